@@ -1,0 +1,1 @@
+"""The page and the HTTP interface that the master serves."""
