@@ -1,0 +1,65 @@
+"""The Lua scripts: one file a command, shared steps in ``includes/``.
+
+A script's header says what it is for. Its ``KEYS`` line names the pool's keys it takes, in order;
+``store.py`` fills them in from those names, so the two can not disagree. A line
+``-- include: name`` is replaced by ``includes/name.lua``, each once, its own includes first.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+
+_INCLUDE = re.compile(r"^-- include: (\w+)\n", re.MULTILINE)
+_KEYS = re.compile(r"^-- KEYS:? +(.*(?:\n--  +.*)*)", re.MULTILINE)
+
+
+class Script:
+    """One command's text with its includes, the SHA1 Redis knows it by, its keys' names."""
+
+    __slots__ = ("keys", "name", "sha", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+        self.sha = sha1(text.encode()).hexdigest()
+        found = _KEYS.search(text)
+        self.keys = tuple(found[1].replace("--", " ").split()) if found else ()
+
+    def __repr__(self) -> str:
+        return f"<Script {self.name}>"
+
+
+@cache
+def script(name: str) -> Script:
+    """The script called ``name``, read and put together once a process."""
+    return Script(name, _expand(_read(f"{name}.lua"), {}, (name,)))
+
+
+def names() -> list[str]:
+    """All scripts there are, sorted."""
+    return sorted(
+        entry.name.removesuffix(".lua")
+        for entry in files(__name__).iterdir()
+        if entry.name.endswith(".lua")
+    )
+
+
+def _read(path: str) -> str:
+    return files(__name__).joinpath(*path.split("/")).read_text("utf-8")
+
+
+def _expand(text: str, seen: dict[str, bool], path: tuple[str, ...]) -> str:
+    def insert(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in path:
+            raise ValueError(f"includes go in a circle: {' -> '.join((*path, name))}")
+        if seen.get(name):
+            return ""
+        expanded = _expand(_read(f"includes/{name}.lua"), seen, (*path, name))
+        seen[name] = True
+        return expanded
+
+    return _INCLUDE.sub(insert, text)

@@ -1,0 +1,37 @@
+-- PURPOSE  End the runs of a batch whose tokens still hold; refuse the others. Repeatable by number.
+-- KEYS     leases claims tasks info done records dead owned own cancels watch stats
+-- ARGV     number of this call, the count n of tasks that end, then n times:
+--          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), journal entry;
+--          then pairs id, token of tasks that were started since the last call
+-- RETURNS  {now ms, verdicts}: a letter a task that ends: 'k' kept, 'l' the claim is lost
+-- include: now
+-- include: lane
+-- include: drop_claims
+-- include: mark_started
+-- include: end_tasks
+local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats =
+  unpack(KEYS)
+local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
+local now = now_ms()
+
+local stored = repeated(own, 'finish', number)
+if type(stored) == 'table' then return stored end
+if stored then return {now, stored} end
+
+-- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
+redis.call('ZREM', leases, '')
+local ids, tokens = {}, {}
+for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
+local verdicts, kept = judge_claims(claims, ids, tokens)
+if #kept > 0 then
+  local ending, kinds, entries = {}, {}, {}
+  for n, i in ipairs(kept) do
+    ending[n], kinds[n], entries[n] = ids[i], ARGV[4 * i + 1], ARGV[4 * i + 2]
+  end
+  drop_claims(leases, claims, owned, ending)
+  end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
+             cancels = cancels, watch = watch, stats = stats}, ending, kinds, entries, now)
+end
+mark_started(claims, ARGV, 4 * count + 3, now)
+remember(own, 'finish', ARGV[1], verdicts)
+return {now, verdicts}

@@ -1,0 +1,30 @@
+-- include: header
+-- include: place
+-- Move up to `limit` due tasks from delayed to ready, each behind what is already there on its level.
+local function promote_due(delayed, ready, info, meta, now, limit)
+  local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, limit)
+  local count = #due / 2
+  if count == 0 then return 0 end
+  local ids = {}
+  for i = 1, count do ids[i] = due[2 * i - 1] end
+  local headers = redis.call('HMGET', info, unpack(ids))
+  local last = redis.call('HINCRBY', meta, 'sequence', count)
+  local places, kept = {}, {}
+  for i, id in ipairs(ids) do
+    local header = read_header(headers[i])
+    header.due = tonumber(due[2 * i])
+    places[2 * i - 1], places[2 * i] = place(header.priority, last - count + i), id
+    kept[2 * i - 1], kept[2 * i] = id, write_header(header)
+  end
+  redis.call('ZREM', delayed, unpack(ids))
+  redis.call('ZADD', ready, unpack(places))
+  redis.call('HSET', info, unpack(kept))
+  return count
+end
+
+-- When the next delayed task is due, ms; -1 if there is none.
+local function next_due(delayed)
+  local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
+  if #first == 0 then return -1 end
+  return tonumber(first[2])
+end

@@ -1,0 +1,37 @@
+-- PURPOSE  Move the leases of what an owner holds into the future; say which claims are lost and
+--          which tasks were cancelled. A claim that expired and was not recovered is renewed too.
+-- KEYS     leases claims owned own cancels
+-- ARGV     lease ms, then pairs id, token
+-- RETURNS  {now ms, {ids whose claim is lost}, {ids that are to be cancelled}}
+-- include: now
+-- include: whole
+-- include: claim_text
+local leases, claims, owned, own, cancels = unpack(KEYS)
+local now = now_ms()
+local expiry = whole(now + tonumber(ARGV[1]))
+local ids = {}
+for i = 2, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
+if #ids == 0 then return {now, {}, {}} end
+
+-- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
+redis.call('ZREM', leases, '')
+local lost, held = {}, {}
+for i, text in ipairs(redis.call('HMGET', claims, unpack(ids))) do
+  if holds(text, ARGV[2 * i + 1]) then
+    held[#held + 1], held[#held + 2] = expiry, ids[i]
+  else
+    lost[#lost + 1] = ids[i]
+  end
+end
+if #held > 0 then redis.call('ZADD', leases, unpack(held)) end
+-- What an owner leaves behind when its whole host dies goes away by itself.
+redis.call('EXPIRE', owned, 86400)
+redis.call('EXPIRE', own, 86400)
+
+local cancelled = {}
+if redis.call('EXISTS', cancels) == 1 then
+  for i, flag in ipairs(redis.call('SMISMEMBER', cancels, unpack(ids))) do
+    if flag == 1 then cancelled[#cancelled + 1] = ids[i] end
+  end
+end
+return {now, lost, cancelled}

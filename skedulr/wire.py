@@ -1,0 +1,162 @@
+"""One connection to Redis: send a command, read its answer, bounded in time, repeating nothing.
+
+What may be repeated is known only by the caller (numbered calls, submits by id), so a connection
+never repeats by itself. Errors come in three kinds, by what the caller does about them:
+
+``NotAnswered``  the connection broke or timed out; ``sent`` tells whether the server may have acted
+``Refused``      Redis said "not now": read-only, loading, busy, out of memory; nothing was changed
+``Gone``         this process was taken for dead and its claims are given to others
+
+Anything else Redis says is a fault of ours and comes as redis-py's own ``ResponseError``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.connection import Connection, UnixDomainSocketConnection, parse_url
+from redis.retry import Retry
+
+from .redis_scripts import Script
+
+#: Replies that mean "try again later", by their first word.
+NOT_NOW = frozenset(
+    "READONLY LOADING BUSY OOM MISCONF MASTERDOWN CLUSTERDOWN TRYAGAIN NOREPLICAS UNBLOCKED".split()
+)
+#: After these the connection is dropped as well: the server may have changed its role.
+ROLE_CHANGED = frozenset("READONLY MASTERDOWN CLUSTERDOWN UNBLOCKED".split())
+
+
+class WireError(Exception):
+    """The root of what a wire raises for the caller to ride out."""
+
+    sent = False
+
+
+class NotAnswered(WireError):
+    """No answer came. ``sent`` is False only where the command certainly was not sent whole."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class Refused(WireError):
+    """Redis answered that it can not do this now; nothing was changed."""
+
+
+class Gone(WireError):
+    """The owner was released: whatever it claimed belongs to others now."""
+
+
+class Runner(Protocol):
+    """What the store needs of a connection: one command or one script."""
+
+    def call(self, *command: Any) -> Any: ...
+
+    def run(self, script: Script, keys: list[str], args: list[Any]) -> Any: ...
+
+
+def judge(error: exceptions.ResponseError) -> WireError | None:
+    """The wire error that a reply of Redis stands for, or None where it is a fault of ours."""
+    text = str(error)
+    # redis-py cuts the code off the messages it has classes for.
+    code = {
+        exceptions.ReadOnlyError: "READONLY",
+        exceptions.OutOfMemoryError: "OOM",
+    }.get(type(error), text.partition(" ")[0])
+    if code == "GONE" or "GONE this owner" in text:
+        return Gone(text)
+    if code in NOT_NOW or "OOM command not allowed" in text or "-READONLY" in text:
+        return Refused(f"{code} {text}" if code not in text else text)
+    return None
+
+
+class Wire:
+    """One connection, made at the first call and again after it was lost.
+
+    ``url`` is any address redis-py takes; ``name`` shows in ``CLIENT LIST``; ``timeout_s`` bounds
+    connecting and each answer. Not for use by two greenlets or threads at once.
+    """
+
+    def __init__(self, url: str, *, name: str, timeout_s: float = 5.0) -> None:
+        self.url, self.name, self.timeout_s = url, name, timeout_s
+        self._connection: Connection | None = None
+
+    def call(self, *command: Any, timeout_s: float | None = None) -> Any:
+        """Send one command and return its answer (bytes, int, list or None).
+
+        ``timeout_s`` replaces the usual bound for this answer. Raises the errors named above.
+        """
+        connection = self._connection or self._connect()
+        sent = False
+        try:
+            connection.send_command(*command)
+            sent = True
+            return connection.read_response(
+                **({} if timeout_s is None else {"timeout": timeout_s})
+            )
+        except exceptions.BusyLoadingError as error:
+            self.close()
+            raise Refused(f"LOADING {error}") from error
+        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+            self.close()
+            raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
+        except exceptions.ResponseError as error:
+            raise self._judged(error) from error
+        except BaseException:
+            # A kill or a time-out of the greenlet in mid-command leaves half a reply behind.
+            self.close()
+            raise
+
+    def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
+        """Run a script by its SHA1; where the server does not know it (any more), by its text."""
+        try:
+            return self.call("EVALSHA", script.sha, len(keys), *keys, *args)
+        except exceptions.NoScriptError:
+            return self.call("EVAL", script.text, len(keys), *keys, *args)
+
+    def close(self) -> None:
+        """Drop the connection, if there is one; the next call makes a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+    def _judged(self, error: exceptions.ResponseError) -> Exception:
+        judged = judge(error)
+        if judged is None:
+            return error
+        if str(judged).partition(" ")[0] in ROLE_CHANGED:
+            self.close()
+        return judged
+
+    def _connect(self) -> Connection:
+        connection = make_connection(self.url, name=self.name, timeout_s=self.timeout_s)
+        try:
+            connection.connect()
+        except exceptions.AuthenticationError as error:
+            raise NotAnswered(f"Redis refused the credentials: {error}", sent=False) from error
+        except exceptions.BusyLoadingError as error:
+            raise Refused(f"LOADING {error}") from error
+        except (exceptions.RedisError, OSError) as error:
+            connection.disconnect()
+            raise NotAnswered(str(error) or type(error).__name__, sent=False) from error
+        self._connection = connection
+        return connection
+
+
+def make_connection(url: str, *, name: str, timeout_s: float) -> Connection:
+    """A redis-py connection to ``url`` that neither retries nor checks its own health."""
+    options: dict[str, Any] = dict(parse_url(url))
+    kind = options.pop("connection_class", Connection)
+    options.setdefault("socket_connect_timeout", timeout_s)
+    if not issubclass(kind, UnixDomainSocketConnection):
+        options.setdefault("socket_keepalive", True)
+    options.update(
+        client_name=name, socket_timeout=timeout_s, retry=Retry(NoBackoff(), 0), protocol=2,
+        health_check_interval=0, driver_info=None,
+    )
+    connection: Connection = kind(**options)
+    return connection
