@@ -748,7 +748,7 @@ def socket_in(directory: Path) -> Path | None:
     directory = Path(os.path.abspath(directory))
     path = directory / SOCKET_FILE
     try:
-        if path.stat().st_uid not in (os.geteuid(), 0) or _lock_is_free(directory / LOCK_FILE):
+        if path.stat().st_uid != os.geteuid() or _lock_is_free(directory / LOCK_FILE):
             return None
         if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
             return path
@@ -854,6 +854,8 @@ def show(setting: Setting, value: Any) -> str:
     """A value as text that the same setting would read back; secrets are hidden, None is empty."""
     if value is None:
         return "none" if setting.name == "ui" else ""
+    if setting.name == "ui_auth":
+        return f"{value.partition(':')[0]}:***"
     if setting.secret:
         return hide_password(str(value))
     if isinstance(value, bool):
