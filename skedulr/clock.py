@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-#: An answer's server time is this much older than its arrival, at worst, before it moves the anchor.
+#: An answer may be this much older than the best one seen before the anchor moves, ms.
 DRIFT_MS = 50
 
 

@@ -68,7 +68,7 @@ class ResultTimeout(SkedulrError):
 
 
 class BulkError(SkedulrError):
-    """A bulk submit stopped half way: ``submitted`` handles are stored, ``index`` is the next call."""
+    """A bulk submit stopped half way: ``submitted`` are stored, ``index`` is the next call."""
 
     def __init__(self, message: str, submitted: list[object], index: int) -> None:
         super().__init__(message)

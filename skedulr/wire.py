@@ -22,11 +22,12 @@ from redis.retry import Retry
 from .redis_scripts import Script
 
 #: Replies that mean "try again later", by their first word.
-NOT_NOW = frozenset(
-    "READONLY LOADING BUSY OOM MISCONF MASTERDOWN CLUSTERDOWN TRYAGAIN NOREPLICAS UNBLOCKED".split()
-)
+NOT_NOW = frozenset((
+    "READONLY", "LOADING", "BUSY", "OOM", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
+    "NOREPLICAS", "UNBLOCKED",
+))
 #: After these the connection is dropped as well: the server may have changed its role.
-ROLE_CHANGED = frozenset("READONLY MASTERDOWN CLUSTERDOWN UNBLOCKED".split())
+ROLE_CHANGED = frozenset(("READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"))
 
 
 class WireError(Exception):
@@ -95,9 +96,9 @@ class Wire:
         try:
             connection.send_command(*command)
             sent = True
-            return connection.read_response(
-                **({} if timeout_s is None else {"timeout": timeout_s})
-            )
+            if timeout_s is None and self.timeout_s == connection.socket_timeout:
+                return connection.read_response()
+            return connection.read_response(timeout=timeout_s or self.timeout_s)
         except exceptions.BusyLoadingError as error:
             self.close()
             raise Refused(f"LOADING {error}") from error

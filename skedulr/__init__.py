@@ -1,0 +1,86 @@
+"""Skedulr: background tasks, delays and schedules for Python on gevent, backed by Redis.
+
+Importing this package patches, starts and opens nothing, and loads neither gevent nor redis. The
+names below are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .app import Skedulr
+    from .app import default as _default
+    from .context import current_task, task_id
+    from .errors import (
+        BulkError,
+        ConfigError,
+        DuplicateTask,
+        PayloadError,
+        PayloadTooLarge,
+        QueueFull,
+        Reject,
+        ResultTimeout,
+        Retry,
+        SkedulrError,
+        StorageUnavailable,
+        TaskCancelled,
+        TaskFailed,
+        TaskNotFound,
+        TaskTimeout,
+        UnknownPool,
+        UnknownTask,
+    )
+    from .handles import Handle
+    from .retries import ExponentialBackoff, LinearRetry
+    from .tasks import Call, Task
+
+    cancel = _default.cancel
+    configure = _default.configure
+    get = _default.get
+    remote = _default.remote
+    stats = _default.stats
+    submit = _default.submit
+    submit_iter = _default.submit_iter
+    submit_many = _default.submit_many
+    task = _default.task
+    wait = _default.wait
+
+__all__ = [
+    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait", "stats",
+    "configure", "Skedulr", "Task", "Call", "Handle",
+    "current_task", "task_id",
+    "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
+    "SkedulrError", "ConfigError", "PayloadError", "PayloadTooLarge", "DuplicateTask", "QueueFull",
+    "UnknownTask", "UnknownPool", "TaskNotFound", "TaskFailed", "ResultTimeout", "BulkError",
+    "StorageUnavailable", "TaskTimeout", "TaskCancelled",
+    "__version__",
+]
+
+_MODULES = {
+    "Skedulr": "app", "Task": "tasks", "Call": "tasks", "Handle": "handles",
+    "current_task": "context", "task_id": "context",
+    "LinearRetry": "retries", "ExponentialBackoff": "retries",
+}
+_METHODS = frozenset((
+    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait", "stats",
+    "configure",
+))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'skedulr' has no attribute {name!r}")
+    if name in _METHODS:
+        value = getattr(import_module(".app", __name__).default, name)
+    else:
+        value = getattr(import_module(f".{_MODULES.get(name, 'errors')}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

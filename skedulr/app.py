@@ -1,0 +1,191 @@
+"""Skedulr: one application's tasks, settings and client, wired together.
+
+The module functions of the package are the methods of one default app. Making an app connects
+nothing and imports neither gevent nor redis: modules with tasks are imported before an application
+patches itself, and redis loads ssl, which must not happen before.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+
+from . import config as configuration
+from . import options, tasks
+from .errors import ConfigError, SkedulrError
+from .tasks import Call, Registry, Task
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .client import Client
+    from .handles import Handle
+    from .options import Options
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Skedulr:
+    """An app: ``app = Skedulr(url="redis://...")``; ``@app.task``; ``app.submit(...)``.
+
+    ``settings`` are those of the configuration (``namespace``, ``submit_timeout``, ...); what is
+    not given comes from the environment, the file, or the defaults.
+    """
+
+    def __init__(self, url: str | None = None, **settings: Any) -> None:
+        self.tasks = Registry()
+        self._settings: dict[str, Any] = {}
+        self._client: Client | None = None
+        self.configure(url=url, **settings)
+
+    def configure(self, url: str | None = None, **settings: Any) -> None:
+        """Change settings for what is done from now on; raises ConfigError for unknown ones."""
+        given = dict(settings)
+        if url is not None:
+            given["redis"] = url
+        # Refuse at once, where the mistake is.
+        configuration.load({}, {**self._settings, **given}, {}, Path("/"), None)
+        self._settings.update(given)
+        self._client = None
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What ``configure`` was given so far."""
+        return dict(self._settings)
+
+    # Defining
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self, *, name: str | None = None, **given: Unpack[Options]
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, function: Any = None, /, *, name: str | None = None, **given: Any) -> Any:
+        """Make a function a task: ``@task`` or ``@task(name=..., pool=..., ...)``.
+
+        Options hold for every call of the task, unless ``using`` says otherwise. Raises ConfigError
+        for async functions, lambdas, methods, a name that is taken, and unusable options.
+        """
+        if "id" in given:
+            raise ConfigError("id= belongs to one call: task.using(id=...)")
+        defaults = options.check(given)
+
+        def register(function: Callable[P, R]) -> Task[P, R]:
+            tasks.check_function(function)
+            made = Task(
+                app=self, name=tasks.check_task_name(name or tasks.default_name(function)),
+                function=function, defaults=defaults,
+            )
+            self.tasks.add(made)
+            return made
+
+        return register if function is None else register(function)
+
+    def remote(self, name: str, **given: Unpack[Options]) -> Task[..., Any]:
+        """A task by its name alone, whose code is elsewhere."""
+        known = self.tasks.get(name)
+        if known is not None:
+            return known.using(**given)
+        own = options.check(cast("dict[str, Any]", given))
+        return Task(
+            app=self, name=tasks.check_task_name(name), function=None, defaults={}, own=own
+        )
+
+    # Submitting
+
+    def submit(self, task: Task[..., Any] | Call[Any] | str, /, *args: Any, **kwargs: Any) -> Any:
+        """Queue a task with these arguments, or a bound call, or a task by its name.
+
+        >>> skedulr.submit("send_email", to="a@example.com")      # doctest: +SKIP
+        """
+        if isinstance(task, Call):
+            if args or kwargs:
+                raise ConfigError("a bound call has its arguments already")
+            return self.submit_call(task)
+        if isinstance(task, str):
+            task = self.remote(task)
+        if not isinstance(task, Task):
+            raise ConfigError(
+                f"{task!r} is not a task: decorate the function with @skedulr.task, "
+                "or give the task's name"
+            )
+        return self.submit_call(Call(task, args, kwargs))
+
+    def submit_call(self, call: Call[R]) -> Handle[R]:
+        """Queue one bound call."""
+        return self.client.submit(call)
+
+    def submit_many(self, calls: Iterable[Call[Any]]) -> list[Handle[Any]]:
+        """Queue any iterable of bound calls, 500 per round trip; their handles in order.
+
+        Raises BulkError when it stops half way: ``submitted`` handles, and the ``index`` to go on
+        from. Calls with given ids may simply be submitted again.
+        """
+        return self.client.submit_many(_calls(calls))
+
+    def submit_iter(self, calls: Iterable[Call[Any]]) -> Iterator[str]:
+        """Queue any iterable of bound calls in constant memory; yields the ids as they are stored."""
+        return self.client.submit_iter(_calls(calls))
+
+    # Asking and steering
+
+    def get(self, id: str) -> Handle[Any]:
+        """The handle of an id; raises TaskNotFound where no such task is known."""
+        handle = self.client.handle(id)
+        self.client.state(id)
+        return handle
+
+    def cancel(self, id: str) -> bool:
+        """Cancel a task by its id; see ``Handle.cancel``."""
+        return self.client.cancel(id)
+
+    def wait(self, handles: Iterable[Handle[Any]], timeout: float | None = None) -> bool:
+        """Wait until all have ended, however they did; False when ``timeout`` seconds are over."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for handle in handles:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if self.client.wait(handle.id, left) is None:
+                return False
+        return True
+
+    def stats(self) -> dict[str, Any]:
+        """Counts of the whole namespace and of each pool."""
+        pools = self.client.pools()
+        names = ("queued", "scheduled", "running", "dead", "succeeded", "failed")
+        return {**{name: sum(pool[name] for pool in pools) for name in names}, "pools": pools}
+
+    # Inside
+
+    @property
+    def client(self) -> Client:
+        """The client, made at first use; it connects at its own first use."""
+        if self._client is None:
+            # Here and not above: redis must not be loaded by importing a module with tasks.
+            from .client import Client, ClientConfig
+
+            settings = configuration.load({}, self._settings, os.environ, Path.cwd(), None)
+            address = configuration.find_redis(settings, os.environ, Path.cwd())
+            self._client = Client(ClientConfig(
+                url=address.url, namespace=settings.namespace,
+                submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
+                capacity=settings.capacity or 0,
+            ))
+        return self._client
+
+
+def _calls(calls: Iterable[Any]) -> Iterator[Call[Any]]:
+    for index, call in enumerate(calls):
+        if not isinstance(call, Call):
+            raise SkedulrError(f"item {index} is {call!r}, not a call: task.bind(...) makes one")
+        yield call
+
+
+#: The app behind the module functions.
+default = Skedulr()

@@ -1,0 +1,343 @@
+"""The client: what producers call, patched or not, from greenlets or threads.
+
+It connects at first use, and again in each process that a fork makes. Submits go through one
+committer per pool, questions through a few shared connections, waits through one subscription.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import Any, TypeVar
+
+from . import message, options, queries
+from .committer import Committer, Parcel, unavailable
+from .errors import (
+    BulkError,
+    ConfigError,
+    DuplicateTask,
+    QueueFull,
+    ResultTimeout,
+    SkedulrError,
+    StorageUnavailable,
+    TaskFailed,
+    TaskNotFound,
+)
+from .handles import Handle
+from .keys import PoolKeys, SpaceKeys, split_id
+from .store import BATCH, DUPLICATE, FULL, Store, Submission
+from .tasks import Call
+from .uids import Uids
+from .waiting import Listener, wait_for
+from .wire import Wire, WireError
+from .wires import Wires
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """The client's part of the configuration; times in seconds, sizes in bytes."""
+
+    url: str
+    namespace: str = "skedulr"
+    submit_timeout_s: float = 5.0
+    payload_limit: int = 1_048_576
+    capacity: int = 0
+    name: str = "client"
+
+
+class _Process:
+    """What belongs to one process id: connections, committers, the listener."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.pid = os.getpid()
+        self._config = config
+        self._space = SpaceKeys(config.namespace)
+        name = f"skedulr:{config.name}:{self.pid}"
+        self.wires = Wires(config.url, name=f"{name}:query", timeout_s=config.submit_timeout_s)
+        self.listener = Listener(
+            url=config.url, channel=self._space.ended(f"{self.pid}-{os.urandom(6).hex()}"),
+            name=f"{name}:listen",
+        )
+        self._name = name
+        self._committers: dict[str, Committer] = {}
+        self._guard = threading.Lock()
+
+    def committer(self, pool: str) -> Committer:
+        """The committer of a pool; made, and the pool announced, at its first submit."""
+        known = self._committers.get(pool)
+        if known is not None:
+            return known
+        with self.wires.lend() as wire:
+            wire.call("HSETNX", self._space.pools, pool, int(time.time() * 1000))
+        with self._guard:
+            known = self._committers.get(pool)
+            if known is None:
+                known = self._committers[pool] = Committer(
+                    store=Store(PoolKeys(self._config.namespace, pool)),
+                    wire=Wire(self._config.url, name=f"{self._name}:submit"),
+                    timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
+                )
+        return known
+
+
+class Client:
+    """Submits, asks and waits, for one server and namespace."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.space = SpaceKeys(config.namespace)
+        self._uids = Uids()
+        self._current: _Process | None = None
+
+    # Submitting
+
+    def submit(self, call: Call[Any]) -> Handle[Any]:
+        """Store one call. Returns after Redis has acknowledged it."""
+        pool, submission = self._prepare(call)
+        parcel = self._post(pool, [submission])
+        verdict = parcel.wait()
+        return self._handle(pool, submission.uid, verdict)
+
+    def submit_many(self, calls: Iterable[Call[Any]]) -> list[Handle[Any]]:
+        """Store calls, 500 at a time; their handles in order.
+
+        Raises BulkError with what was stored before, where one in the middle can not be.
+        """
+        handles: list[Handle[Any]] = []
+        try:
+            for handle in self._stream(calls):
+                handles.append(handle)
+        except SkedulrError as error:
+            raise BulkError(
+                f"{len(handles):,} calls are stored, then: {error}", list(handles), len(handles)
+            ) from error
+        return handles
+
+    def submit_iter(self, calls: Iterable[Call[Any]]) -> Iterator[str]:
+        """Store calls as they come, in constant memory; yields each id once it is stored."""
+        for handle in self._stream(calls):
+            yield handle.id
+
+    def _stream(self, calls: Iterable[Call[Any]]) -> Iterator[Handle[Any]]:
+        """Two parcels under way: one is encoded while Redis stores the one before."""
+        source = iter(calls)
+        waiting: list[tuple[str, Parcel]] = []
+        failure: SkedulrError | None = None
+        while True:
+            chunk: list[Call[Any]] = []
+            if failure is None:
+                chunk = list(islice(source, BATCH))
+                try:
+                    posted = self._post_chunk(chunk)
+                except SkedulrError as error:
+                    failure, posted = error, []
+            else:
+                posted = []
+            ready, waiting = waiting, posted
+            for pool, parcel in ready:
+                verdicts = parcel.wait()
+                for submission, verdict in zip(parcel.submissions, verdicts, strict=True):
+                    yield self._handle(pool, submission.uid, verdict)
+            if failure is not None:
+                raise failure
+            if not chunk and not waiting:
+                return
+
+    def _post_chunk(self, chunk: list[Call[Any]]) -> list[tuple[str, Parcel]]:
+        """Runs of calls to the same pool become one parcel each, so that order is kept."""
+        posted: list[tuple[str, Parcel]] = []
+        run: list[Submission] = []
+        run_pool = ""
+        for call in chunk:
+            pool, submission = self._prepare(call)
+            if run and pool != run_pool:
+                posted.append((run_pool, self._post(run_pool, run)))
+                run = []
+            run_pool = pool
+            run.append(submission)
+        if run:
+            posted.append((run_pool, self._post(run_pool, run)))
+        return posted
+
+    def _prepare(self, call: Call[Any]) -> tuple[str, Submission]:
+        task = call.task
+        own = task.own
+        extras = options.extras_of(own) if own else {}
+        for name in ("expires", "headers", "tags", "key"):
+            if name in task.defaults and name not in extras:
+                extras[name] = task.defaults[name]
+        body = message.envelope(
+            task.head, call.args, call.kwargs, extras, self.config.payload_limit
+        )
+        uid = own.get("id") or self._uids.next()
+        return task.option("pool", "default"), Submission(uid, body, _placing(task.option))
+
+    def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
+        try:
+            return self._process().committer(pool).post(submissions)
+        except WireError as error:
+            raise unavailable(error) from error
+
+    def _handle(self, pool: str, uid: str, verdict: str) -> Handle[Any]:
+        id = f"{pool}/{uid}"
+        if verdict == DUPLICATE:
+            raise DuplicateTask(f"another task has the id {id}: ids are used once", id)
+        if verdict == FULL:
+            raise QueueFull(f"pool {pool!r} is full: it holds {self.config.capacity:,} tasks")
+        return Handle(self, id)
+
+    # Asking and steering
+
+    def handle(self, id: str) -> Handle[Any]:
+        """A handle for an id; asks nothing."""
+        pool, uid = split_id(id)
+        return Handle(self, f"{pool}/{uid}")
+
+    def get(self, id: str) -> dict[str, Any]:
+        """All that is known of a task; TaskNotFound."""
+        pool, uid = split_id(id)
+        found = self._ask(lambda wire: self._queries(pool).task(wire, uid))
+        if found is None:
+            raise _not_found(id)
+        return found
+
+    def state(self, id: str) -> str:
+        """A task's state; TaskNotFound."""
+        pool, uid = split_id(id)
+        found = self._ask(lambda wire: self._queries(pool).state(wire, uid))
+        if found is None:
+            raise _not_found(id)
+        return found
+
+    def cancel(self, id: str) -> bool:
+        """Cancel a task; True if it was or will be, False once it had ended; TaskNotFound."""
+        pool, uid = split_id(id)
+        note = message.entry(message.CANCELLED, "", 0, 0, "cancelled before it started")
+        was = self._ask(
+            lambda wire: self._store(pool).cancel(wire, uid, note, self.space.control)
+        )
+        if was == "unknown":
+            raise _not_found(id)
+        return was != "ended"
+
+    def pools(self) -> list[dict[str, Any]]:
+        """Every pool's counts."""
+        def look(wire: Wire) -> list[dict[str, Any]]:
+            return [
+                {"name": name, **self._queries(name).counts(wire)}
+                for name in queries.pool_names(wire, self.space)
+            ]
+
+        return self._ask(look)
+
+    def page(
+        self, *, state: str | None = None, pool: str = "default", limit: int = 50,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        """``{"items": [task, ...], "cursor": text or None}``, at most 500 tasks."""
+        queries.check_state(state)
+        if not 1 <= limit <= queries.MOST_ITEMS:
+            raise ConfigError(f"limit={limit!r} is not usable: 1 to {queries.MOST_ITEMS}")
+        if cursor is not None and not cursor.isdecimal():
+            raise ConfigError(f"cursor={cursor!r} is not one that this list gave")
+        items, follow = self._ask(
+            lambda wire: self._queries(pool).page(wire, state, limit, int(cursor or 0))
+        )
+        return {"items": items, "cursor": None if follow is None else str(follow)}
+
+    # Waiting
+
+    def result(self, id: str, timeout: float | timedelta | None) -> Any:
+        """The result of a task, waiting for its end; see ``Handle.result`` for the errors."""
+        record = self.wait(id, timeout)
+        if record is None:
+            raise ResultTimeout(f"task {id} had not ended after {timeout} s")
+        journal = message.read_journal(record)
+        last = journal.entries[-1]
+        if last.kind == message.SUCCEEDED:
+            return last.value
+        state = journal.end_state or "dead"
+        if isinstance(last.value, list):
+            raise TaskFailed(id, state, last.value[0], last.value[1])
+        raise TaskFailed(id, state, None, str(last.value or ""))
+
+    def wait(self, id: str, timeout: float | timedelta | None) -> bytes | None:
+        """The record of a task once it ended, or None when the time is over; TaskNotFound."""
+        pool, uid = split_id(id)
+        store = self._store(pool)
+        if timeout is not None:
+            timeout = options.seconds("timeout", timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        process = self._process()
+        channel = process.listener.channel
+
+        def look() -> bytes | None:
+            with process.wires.lend() as wire:
+                found = store.watch(wire, uid, channel)
+            if found is False:
+                raise _not_found(id)
+            return found if isinstance(found, bytes) else None
+
+        try:
+            record = wait_for(process.listener, f"{pool}/{uid}", look, deadline)
+            if record is None:
+                with process.wires.lend() as wire:
+                    store.unwatch(wire, uid, channel)
+        except WireError as error:
+            raise unavailable(error) from error
+        return record
+
+    # Inside
+
+    def _store(self, pool: str) -> Store:
+        return Store(PoolKeys(self.config.namespace, pool))
+
+    def _queries(self, pool: str) -> queries.PoolQueries:
+        return queries.PoolQueries(PoolKeys(self.config.namespace, pool))
+
+    def _process(self) -> _Process:
+        current = self._current
+        if current is None or current.pid != os.getpid():
+            # After a fork the parent's connections and threads are not ours. Two threads that come
+            # here at once may make two; the loser's was not connected yet.
+            current = self._current = _Process(self.config)
+        return current
+
+    def _ask(self, look: Callable[[Wire], T]) -> T:
+        """Run a harmless question or a repeatable step, once more where its connection had died."""
+        process = self._process()
+        for last in (False, True):
+            try:
+                with process.wires.lend() as wire:
+                    return look(wire)
+            except WireError as error:
+                if last:
+                    raise unavailable(error, maybe_submitted=error.sent) from error
+        raise StorageUnavailable("Redis is not available")
+
+
+def _placing(option: Callable[..., Any]) -> str:
+    """The option text of submit.lua: '' for a plain task."""
+    priority = option("priority", 0)
+    delay, at = option("delay"), option("at")
+    if not priority and delay is None and at is None:
+        return ""
+    when = "-"
+    if delay is not None:
+        when = f"+{round(delay * 1000)}"
+    elif at is not None:
+        # Rounded up: a task never starts before its time.
+        when = f"@{math.ceil(at * 1000)}"
+    return f"{priority} {when} -"
+
+
+def _not_found(id: str) -> TaskNotFound:
+    return TaskNotFound(f"no task {id} is known: never submitted, or its record was forgotten")

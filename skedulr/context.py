@@ -1,0 +1,59 @@
+"""The running task, as its handler sees it."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+_current: ContextVar[Context | None] = ContextVar("skedulr_task", default=None)
+
+
+class Context:
+    """What a handler may know of its own run; ``skedulr.current_task()`` gives it.
+
+    ``attempt`` counts from 1. ``token`` names this claim: later writes of the run are fenced by it,
+    and a handler can fence its own with it. ``due_at`` is epoch seconds, or None for a task without
+    a delay; ``deadline`` is monotonic seconds, or None without a time limit.
+    """
+
+    __slots__ = (
+        "args", "attempt", "cancelled", "deadline", "due_at", "headers", "kwargs", "max_retries",
+        "name", "pool", "token", "uid",
+    )
+
+    def __init__(
+        self, *, uid: str, pool: str, name: str, args: list[Any], kwargs: dict[str, Any],
+        attempt: int, max_retries: int | None, token: str, due_at: float | None,
+        headers: dict[str, Any], deadline: float | None = None,
+    ) -> None:
+        self.uid, self.pool, self.name = uid, pool, name
+        self.args, self.kwargs, self.headers = args, kwargs, headers
+        self.attempt, self.max_retries, self.token = attempt, max_retries, token
+        self.due_at, self.deadline = due_at, deadline
+        self.cancelled = False
+
+    def __repr__(self) -> str:
+        return f"<Context of {self.name} {self.id} attempt {self.attempt}>"
+
+    @property
+    def id(self) -> str:
+        """``"<pool>/<uid>"``."""
+        return f"{self.pool}/{self.uid}"
+
+
+def current_task() -> Context:
+    """The context of the task that runs here; RuntimeError outside of a task."""
+    context = _current.get()
+    if context is None:
+        raise RuntimeError("current_task() is for code that runs inside a task")
+    return context
+
+
+def task_id() -> str | None:
+    """The id of the task that runs here, or None outside of a task."""
+    context = _current.get()
+    return None if context is None else context.id
+
+
+#: Set by the executor, for the length of a run.
+running = _current

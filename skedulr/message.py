@@ -1,0 +1,146 @@
+"""What is stored of a task: the envelope it was submitted in, and the journal that grows behind it.
+
+An envelope is the msgpack array ``[version, name, [args, kwargs], extras]``; ``extras`` is None or a
+map of the run-side options that were given for this call alone. Redis appends to it, without ever
+decoding it: first the time of the submit, then, for each attempt that ended, an entry and its time.
+All of it together is the journal; a finished task's journal is its record.
+
+An entry is ``[kind, worker, attempt, started_ms, value]``; the value is the result of a success,
+``[type, message, traceback]`` of a failure, a reason elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from . import payload
+from .errors import PayloadError, PayloadTooLarge
+
+VERSION = 1
+#: The length of a time behind an envelope or entry: a msgpack uint64, Redis milliseconds.
+STAMP = 9
+
+SUCCEEDED, FAILED, DEAD, CANCELLED, EXPIRED, SKIPPED, CRASHED, RESUBMITTED = range(1, 9)
+
+#: The state that a record's last entry stands for.
+END_STATES = {
+    SUCCEEDED: "succeeded", DEAD: "dead", CANCELLED: "cancelled", EXPIRED: "expired",
+    SKIPPED: "skipped",
+}
+
+_pack = msgpack.Packer(autoreset=True).pack
+_NOTHING: bytes = _pack(None)
+_NO_ARGS: bytes = _pack([])
+_NO_KWARGS: bytes = _pack({})
+
+
+def name_part(name: str) -> bytes:
+    """The part of an envelope that all calls of a task share: the array's head and the name."""
+    head: bytes = b"\x94" + _pack(VERSION) + _pack(name)
+    return head
+
+
+def envelope(
+    head: bytes, args: tuple[Any, ...], kwargs: Mapping[str, Any],
+    extras: Mapping[str, Any] | None, limit: int,
+) -> bytes:
+    """An envelope from a task's ``name_part`` and one call's arguments and extras.
+
+    Raises PayloadError (naming the path to the value), PayloadTooLarge over ``limit`` bytes.
+    """
+    packed_args = payload.encode(args, limit, "args") if args else _NO_ARGS
+    packed_kwargs = payload.encode(kwargs, limit, "kwargs") if kwargs else _NO_KWARGS
+    if len(packed_args) + len(packed_kwargs) > limit:
+        raise PayloadTooLarge(
+            f"the arguments take {len(packed_args) + len(packed_kwargs):,} bytes; "
+            f"the limit is {limit:,}"
+        )
+    packed_extras = payload.encode(extras, limit, "options") if extras else _NOTHING
+    return head + b"\x92" + packed_args + packed_kwargs + packed_extras
+
+
+def entry(
+    kind: int, worker: str, attempt: int, started_ms: int, value: Any = None
+) -> bytes:
+    """A journal entry whose value is made of plain msgpack types."""
+    packed: bytes = _pack([kind, worker, attempt, started_ms, value])
+    return packed
+
+
+def success_head(worker: str) -> bytes:
+    """What every success entry of one worker begins with; see ``success``."""
+    head: bytes = b"\x95" + _pack(SUCCEEDED) + _pack(worker)
+    return head
+
+
+def success(head: bytes, attempt: int, started_ms: int, result: bytes) -> bytes:
+    """A success entry around an already encoded result."""
+    packed: bytes = head + _pack(attempt) + _pack(started_ms) + result
+    return packed
+
+
+@dataclass(slots=True)
+class Entry:
+    """How one attempt ended; times are Redis milliseconds."""
+
+    kind: int
+    worker: str
+    attempt: int
+    started_ms: int
+    value: Any
+    at_ms: int
+
+
+@dataclass(slots=True)
+class Journal:
+    """Everything stored of a task, decoded. ``unreadable`` says why what follows could not be."""
+
+    name: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    extras: dict[str, Any]
+    submitted_ms: int
+    entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def end_state(self) -> str | None:
+        """The end state that the last entry stands for, or None."""
+        return END_STATES.get(self.entries[-1].kind) if self.entries else None
+
+
+def read_call(body: bytes, *, fresh: bool) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
+    """Name, args, kwargs and extras of a body; ``fresh``: no attempt has ended yet.
+
+    Raises PayloadError for what this version can not read.
+    """
+    whole = payload.decode(body[:-STAMP]) if fresh else payload.decode_stream(body)[0]
+    return _parts(whole)
+
+
+def read_journal(body: bytes) -> Journal:
+    """The whole journal of a task. Raises PayloadError for what this version can not read."""
+    values = payload.decode_stream(body)
+    name, args, kwargs, extras = _parts(values[0])
+    entries = [
+        Entry(*values[i], at_ms=values[i + 1]) for i in range(2, len(values) - 1, 2)
+    ]
+    return Journal(name, args, kwargs, extras, values[1] if len(values) > 1 else 0, entries)
+
+
+def submitted_ms(body: bytes) -> int:
+    """When a body without ended attempts was stored."""
+    return int.from_bytes(body[-8:], "big")
+
+
+def _parts(whole: Any) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
+    try:
+        version, name, (args, kwargs), extras = whole
+    except (TypeError, ValueError):
+        raise PayloadError("not an envelope of Skedulr") from None
+    if version != VERSION:
+        raise PayloadError(f"the envelope has version {version!r}; this release reads {VERSION}")
+    return name, args, kwargs, extras or {}

@@ -1,0 +1,194 @@
+"""What can be said of a task or of one call: each option's check and its normal form.
+
+``check`` takes what a user wrote and gives it back normalised (times as float seconds, names as
+tuples), or raises ConfigError naming the option, the value, and what would do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+from .errors import ConfigError, nearest
+from .keys import UID, check_name
+from .retries import RetryStrategy, to_wire
+
+#: Redis and Lua count milliseconds exactly only below 2^53.
+FAR_S = 2**53 / 1000
+
+
+class Options(TypedDict, total=False):
+    """The keyword options of ``using``; ``@task`` takes them too, save ``id``."""
+
+    pool: str
+    priority: int
+    delay: float | timedelta
+    at: float | datetime
+    timeout: float | timedelta | None
+    max_retries: int | None
+    retry: RetryStrategy
+    retry_on: type[BaseException] | tuple[type[BaseException], ...]
+    never_retry_on: type[BaseException] | tuple[type[BaseException], ...]
+    expires: float | timedelta
+    id: str
+    key: str
+    keep_result: float | timedelta | bool
+    headers: Mapping[str, Any]
+    tags: tuple[str, ...] | list[str]
+
+
+def check(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option of ``given`` checked and normalised; raises ConfigError."""
+    checked = {}
+    for name, value in given.items():
+        checker = _CHECKS.get(name)
+        if checker is None:
+            raise ConfigError(f"unknown option {name!r}{nearest(name, _CHECKS)}")
+        checked[name] = checker(name, value)
+    if "delay" in checked and "at" in checked:
+        raise ConfigError("delay= and at= say the same thing twice: give one of them")
+    return checked
+
+
+def extras_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a call's own options has to travel to the worker in the envelope."""
+    extras = {name: given[name] for name in _TRAVELLING if name in given}
+    if "retry" in given:
+        extras["retry"] = to_wire(given["retry"])
+        if extras["retry"] is None:
+            raise ConfigError(
+                f"retry={given['retry']!r} can not travel in a message: "
+                "give a strategy of your own on @task, where the worker finds it"
+            )
+    return extras
+
+
+#: Options of a call that the worker needs and that it would not know from the task itself.
+_TRAVELLING = ("timeout", "max_retries", "expires", "keep_result", "headers", "tags", "key")
+
+
+def seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -> float:
+    """``value`` (seconds or timedelta) as float seconds, at least (or above) ``least``."""
+    form = f"a number of seconds or a timedelta, {'above' if above else 'at least'} {least:g}"
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{name}={value!r} is not usable: {form}")
+    if not math.isfinite(value) or value < least or (above and value == least) or value > FAR_S:
+        raise ConfigError(f"{name}={value!r} is not usable: {form}")
+    return float(value)
+
+
+def _delay(name: str, value: Any) -> float:
+    return seconds(name, value)
+
+
+def _positive(name: str, value: Any) -> float:
+    return seconds(name, value, above=True)
+
+
+def _timeout(name: str, value: Any) -> float | None:
+    return None if value is None else _positive(name, value)
+
+
+def moment(name: str, value: Any) -> float:
+    """``value`` (an aware datetime or epoch seconds) as epoch seconds."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None or value.utcoffset() is None:
+            raise ConfigError(
+                f"{name}={value!r} has no time zone: give an aware datetime, "
+                "for example datetime.now(timezone.utc) + timedelta(minutes=5)"
+            )
+        value = value.timestamp()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{name}={value!r} is not usable: an aware datetime or epoch seconds")
+    if not math.isfinite(value) or not 0 <= value <= FAR_S:
+        raise ConfigError(f"{name}={value!r} is out of range: epoch seconds, not milliseconds")
+    return float(value)
+
+
+def _pool(name: str, value: Any) -> str:
+    return check_name("pool", value)
+
+
+def _whole(least: int, most: float) -> Callable[[str, Any], int]:
+    def whole(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            span = f"from {least} to {most}" if math.isfinite(most) else f", {least} or more"
+            raise ConfigError(f"{name}={value!r} is not usable: a whole number {span}")
+        return value
+
+    return whole
+
+
+def _max_retries(name: str, value: Any) -> int | None:
+    return None if value is None else _whole(0, math.inf)(name, value)
+
+
+def _retry(name: str, value: Any) -> Any:
+    if not callable(getattr(value, "next_delay", None)):
+        raise ConfigError(
+            f"{name}={value!r} is no retry strategy: give LinearRetry(...), ExponentialBackoff(...) "
+            "or an object with next_delay(attempt, error)"
+        )
+    return value
+
+
+def _errors(name: str, value: Any) -> tuple[type[BaseException], ...]:
+    kinds = value if isinstance(value, tuple) else (value,)
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise ConfigError(f"{name}={value!r} is not usable: an exception class, or a tuple of them")
+    return kinds
+
+
+def _id(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not UID.fullmatch(value):
+        raise ConfigError(
+            f"{name}={value!r} is not usable: 1 to 200 of letters, digits and '_.:@=+-', "
+            "beginning with a letter or digit"
+        )
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{name}={value!r} is not usable: a text")
+    return value
+
+
+def _keep_result(name: str, value: Any) -> float | bool:
+    return False if value is False else _positive(name, value)
+
+
+def _headers(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ConfigError(f"{name}={value!r} is not usable: a dict with text keys")
+    return dict(value)
+
+
+def _tags(name: str, value: Any) -> list[str]:
+    if isinstance(value, str) or not all(isinstance(tag, str) and tag for tag in value):
+        raise ConfigError(f"{name}={value!r} is not usable: a list of texts")
+    return list(value)
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "pool": _pool,
+    "priority": _whole(-100, 100),
+    "delay": _delay,
+    "at": moment,
+    "timeout": _timeout,
+    "max_retries": _max_retries,
+    "retry": _retry,
+    "retry_on": _errors,
+    "never_retry_on": _errors,
+    "expires": _positive,
+    "id": _id,
+    "key": _text,
+    "keep_result": _keep_result,
+    "headers": _headers,
+    "tags": _tags,
+}

@@ -1,0 +1,207 @@
+"""Task: a registered function with its defaults. Call: a task bound to arguments. Registry: names.
+
+A task is immutable: ``using`` makes another one. What is wrong with a function or an option is
+said when the module is imported, not when a worker runs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
+
+from . import message, options
+from .errors import ConfigError, UnknownTask, nearest
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from .handles import Handle
+    from .options import Options
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+#: Retries after the first attempt, unless the task or the call says otherwise.
+MAX_RETRIES = 3
+
+
+class Submitter(Protocol):
+    """What a task needs of its app."""
+
+    def submit_call(self, call: Call[Any]) -> Handle[Any]: ...
+
+
+class Call(Generic[R_co]):
+    """A task bound to arguments, ready to be submitted; made by ``Task.bind``."""
+
+    __slots__ = ("args", "kwargs", "task")
+
+    def __init__(
+        self, task: Task[Any, R_co], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.task, self.args, self.kwargs = task, args, kwargs
+
+    def __repr__(self) -> str:
+        return f"<Call of {self.task.name}>"
+
+    def submit(self) -> Handle[R_co]:
+        """Queue this call."""
+        return self.task.app.submit_call(self)
+
+
+class Task(Generic[P, R]):
+    """A function that workers run, and what holds for its calls unless they say otherwise.
+
+    Calling it runs the function in place. ``submit`` queues it. ``defaults`` are the options of
+    ``@task``, ``own`` those given by ``using``; both are checked already.
+    """
+
+    def __init__(
+        self, *, app: Submitter, name: str, function: Callable[P, R] | None,
+        defaults: Mapping[str, Any], own: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.app, self.name, self.function = app, name, function
+        self.defaults, self.own = defaults, own or {}
+        self.head = message.name_part(name)
+        if function is not None:
+            functools.update_wrapper(self, function)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here and now, in the caller's greenlet."""
+        if self.function is None:
+            raise UnknownTask(
+                f"task {self.name!r} is known here by name only: submit it, or import its module"
+            )
+        return self.function(*args, **kwargs)
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Queue a call. Returns when Redis has stored it.
+
+        Raises PayloadError for arguments that can not travel, DuplicateTask, QueueFull, and
+        StorageUnavailable where Redis does not answer in time.
+
+        >>> handle = send_email.submit("a@example.com")      # doctest: +SKIP
+        """
+        return self.app.submit_call(Call(self, args, kwargs))
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """This task with these arguments, to be submitted later, alone or with others."""
+        return Call(self, args, kwargs)
+
+    def using(self, **given: Unpack[Options]) -> Task[P, R]:
+        """The same task with other options for the calls made through the result.
+
+        >>> send_email.using(priority=10, delay=60).submit("a@example.com")   # doctest: +SKIP
+        """
+        own = {**self.own, **options.check(cast("dict[str, Any]", given))}
+        if "delay" in given:
+            own.pop("at", None)
+        elif "at" in given:
+            own.pop("delay", None)
+        return Task(
+            app=self.app, name=self.name, function=self.function, defaults=self.defaults, own=own
+        )
+
+    def option(self, name: str, fallback: Any = None) -> Any:
+        """An option's value for calls of this task: its own, else the default, else ``fallback``."""
+        if name in self.own:
+            return self.own[name]
+        return self.defaults.get(name, fallback)
+
+
+class Registry:
+    """The tasks an app knows, by name."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task[Any, Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[Task[Any, Any]]:
+        return iter(self._tasks.values())
+
+    def get(self, name: str) -> Task[Any, Any] | None:
+        """The task of that name, or None."""
+        return self._tasks.get(name)
+
+    def require(self, name: str) -> Task[Any, Any]:
+        """The task of that name; UnknownTask names the nearest one."""
+        found = self._tasks.get(name)
+        if found is None:
+            raise UnknownTask(f"no task {name!r} is registered{nearest(name, self._tasks)}")
+        return found
+
+    def add(self, task: Task[Any, Any]) -> None:
+        """Register; a second, different function under one name is refused."""
+        known = self._tasks.get(task.name)
+        if known is not None and not _same_function(known.function, task.function):
+            raise ConfigError(
+                f"two functions are called {task.name!r}: {_place(known.function)} and "
+                f"{_place(task.function)}; give one of them another name: @task(name=...)"
+            )
+        self._tasks[task.name] = task
+
+
+def check_function(function: Any) -> None:
+    """Refuse what a worker could not find or run again, saying what to do instead."""
+    where = _place(function)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"{where} is async: tasks run on greenlets, write a plain def")
+    if isinstance(function, (classmethod, staticmethod)) or inspect.ismethod(function):
+        raise ConfigError(f"{where} is a method: make it a function that takes what it needs")
+    if not inspect.isfunction(function):
+        raise ConfigError(f"@task goes on a function, not on {function!r}")
+    if function.__name__ == "<lambda>":
+        raise ConfigError(f"{where} is a lambda, which has no name: write a def")
+    outer = function.__qualname__.rpartition(".")[0]
+    if outer and not outer.endswith("<locals>"):
+        raise ConfigError(
+            f"{where} is defined in class {outer}: make it a function outside of the class"
+        )
+
+
+def default_name(function: Callable[..., Any]) -> str:
+    """``module.qualname``, with the file's own module name in place of ``__main__``."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        file = getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name.removesuffix(".__main__")
+        elif file:
+            module = Path(file).stem
+    return f"{module}.{function.__qualname__}"
+
+
+def check_task_name(name: Any) -> str:
+    """A usable name for a task: printable text of 1 to 200 characters."""
+    if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
+        raise ConfigError(f"task name {name!r} is not usable: 1 to 200 printable characters")
+    return name
+
+
+def _same_function(one: Any, other: Any) -> bool:
+    """A module imported twice, or a factory called twice, defines the same function again."""
+    if one is other:
+        return True
+    a, b = getattr(one, "__code__", None), getattr(other, "__code__", None)
+    return (
+        a is not None and b is not None and a.co_filename == b.co_filename
+        and one.__qualname__ == other.__qualname__ and a.co_firstlineno == b.co_firstlineno
+    )
+
+
+def _place(function: Any) -> str:
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    return f"{name} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else str(name)

@@ -1,0 +1,43 @@
+"""A small, fixed number of connections shared by whoever needs one for a moment.
+
+Greenlets and threads wait for their turn; a connection that broke in someone's hands comes back
+closed and is made anew by the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .wire import NotAnswered, Wire
+
+
+class Wires:
+    """Up to ``size`` connections to ``url``, lent one caller at a time."""
+
+    def __init__(self, url: str, *, name: str, size: int = 4, timeout_s: float = 5.0) -> None:
+        self._free: deque[Wire] = deque(
+            Wire(url, name=name, timeout_s=timeout_s) for _ in range(size)
+        )
+        self._turns = threading.Semaphore(size)
+        self._timeout_s = timeout_s
+
+    @contextmanager
+    def lend(self) -> Iterator[Wire]:
+        """A connection for the length of the block. Raises NotAnswered when all stay busy."""
+        if not self._turns.acquire(timeout=self._timeout_s):
+            raise NotAnswered("all connections of this process are busy", sent=False)
+        # The last one given back is the likeliest to be open.
+        wire = self._free.pop()
+        try:
+            yield wire
+        finally:
+            self._free.append(wire)
+            self._turns.release()
+
+    def close(self) -> None:
+        """Close those that nobody holds."""
+        for wire in list(self._free):
+            wire.close()
