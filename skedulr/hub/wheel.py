@@ -111,13 +111,17 @@ class Entry:
 
 
 class _Level:
-    """The buckets of one width. ``end`` is the first tick that lies beyond this level for now."""
+    """The buckets of one width, all of it in ticks.
 
-    __slots__ = ("buckets", "end", "width")
+    A level reaches ``span`` ticks from now; ``end`` is where that is at present.
+    """
 
-    def __init__(self, width: int, end: int) -> None:
+    __slots__ = ("buckets", "end", "span", "width")
+
+    def __init__(self, width: int, span: int, tick: int) -> None:
         self.width = width
-        self.end = end
+        self.span = span
+        self.end = tick + span
         self.buckets: dict[int, Bucket] = {}  # by the bucket's first tick
 
 
@@ -141,7 +145,7 @@ class Wheel:
         self.size = size
         self._now_ms = start_ms
         self._tick = start_ms // tick_ms
-        self._levels = [_Level(1, self._tick + size)]
+        self._levels = [_Level(1, size, self._tick)]
         self._heap: list[tuple[int, int, _Level]] = []  # (first tick, width, level) of each bucket
         self._overdue: Bucket = []
 
@@ -212,10 +216,7 @@ class Wheel:
         if tick != self._tick:
             self._tick = tick
             for level in self._levels:
-                level.end = self._end(level.width)
-
-    def _end(self, width: int) -> int:
-        return (self._tick // width + self.size) * width
+                level.end = tick + level.span
 
     def _bucket_of(self, tick: int) -> Bucket:
         """The bucket for an entry to fire at ``tick``, in the lowest level that reaches so far."""
@@ -234,8 +235,7 @@ class Wheel:
     def _grow(self, tick: int) -> _Level:
         level = self._levels[-1]
         while tick >= level.end:
-            width = level.width * self.size
-            level = _Level(width, self._end(width))
+            level = _Level(level.span, level.span * self.size, self._tick)
             self._levels.append(level)
         return level
 
@@ -258,7 +258,10 @@ class Wheel:
 
 
 def _flush(bucket: Bucket) -> Bucket:
-    """The entries of a bucket that is due, out of the wheel but not yet taken or cancelled."""
+    """The entries of a bucket that is due, out of the wheel but not yet taken or cancelled.
+
+    They forget their bucket: the two would keep each other alive until a garbage collection.
+    """
     for entry in bucket:
         entry._bucket = None
     return bucket
