@@ -19,7 +19,7 @@ UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@=+-]{0,199}")
 #: Keys of a pool that stand alone.
 SINGLE = (
     "ready", "delayed", "leases", "claims", "tasks", "info", "suspects", "done", "records",
-    "dead", "cancels", "watch", "wake", "meta", "stats", "unique", "broken",
+    "dead", "cancels", "watch", "wake", "meta", "stats", "unique", "windows", "progress", "broken",
 )
 #: Keys of a pool of which each owner (a child process) has its own.
 PER_OWNER = ("owned", "own")
@@ -71,6 +71,8 @@ class PoolKeys:
     meta: str
     stats: str
     unique: str
+    windows: str
+    progress: str
     broken: str
 
     def __init__(self, namespace: str, pool: str) -> None:

@@ -1,6 +1,7 @@
 -- PURPOSE  Take up to `want` tasks under a lease, after promoting what is due. Repeatable by number.
--- KEYS     ready delayed leases claims tasks info owned own cancels wake meta broken
--- ARGV     owner, number of this call, want, how many of them start at once, lease ms
+--          Of the suspects an owner holds one at a time, and takes it in a batch of one.
+-- KEYS     ready delayed suspects leases claims tasks info owned own cancels unique wake meta broken
+-- ARGV     owner, number of this call, want (at most 500), how many of them start at once, lease ms
 -- RETURNS  {now ms, next due ms or -1, {ids that are to be cancelled}, then per task: id, place,
 --          body, header or ''}
 --          The token of each is "<owner>:<number>".
@@ -8,15 +9,21 @@
 -- include: lane
 -- include: promote_due
 -- include: claim_text
+-- include: locks
 -- include: wake
-local ready, delayed, leases, claims, tasks, info, owned, own, cancels, wake, meta, broken =
-  unpack(KEYS)
+local ready, delayed, suspects, leases, claims, tasks, info, owned, own, cancels, unique, wake, meta,
+  broken = unpack(KEYS)
 local owner, number = ARGV[1], tonumber(ARGV[2])
-local want, starting, lease = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local want, starting, lease = math.min(tonumber(ARGV[3]), 500), tonumber(ARGV[4]), tonumber(ARGV[5])
 local token = owner .. ':' .. ARGV[2]
 local now = now_ms()
 
-local function answer(ids, places, bodies)
+local function headers_of(ids)
+  if #ids == 0 or redis.call('EXISTS', info) == 0 then return {} end
+  return redis.call('HMGET', info, unpack(ids))
+end
+
+local function answer(ids, places, bodies, headers)
   local reply = {now, next_due(delayed), {}}
   if #ids == 0 then return reply end
   if redis.call('EXISTS', cancels) == 1 then
@@ -24,8 +31,6 @@ local function answer(ids, places, bodies)
       if flag == 1 then table.insert(reply[3], ids[i]) end
     end
   end
-  local headers = {}
-  if redis.call('EXISTS', info) == 1 then headers = redis.call('HMGET', info, unpack(ids)) end
   for i, id in ipairs(ids) do
     local n = 4 * i
     reply[n], reply[n + 1], reply[n + 2], reply[n + 3] = id, places[i], bodies[i], headers[i] or ''
@@ -45,53 +50,72 @@ local function again(ids_text)
     end
   end
   if #ids == 0 then return answer({}) end
-  return answer(ids, places, redis.call('HMGET', tasks, unpack(ids)))
+  return answer(ids, places, redis.call('HMGET', tasks, unpack(ids)), headers_of(ids))
 end
 
--- Take up to `want` from ready. An id without a body is nobody's task: it is set aside and shown
--- (doctor), and the rest goes on.
-local function pop()
-  local popped = redis.call('ZPOPMIN', ready, want)
+-- Whether a suspect waits that this owner may take: it holds none.
+local function may_take_suspect(last_suspect)
+  if starting == 0 or redis.call('EXISTS', suspects) == 0 then return false end
+  local text = last_suspect and redis.call('HGET', claims, last_suspect)
+  return not (text and string.sub(text, 1, #owner + 1) == owner .. ':')
+end
+
+-- Take up to `limit` from a sorted set; whether anything was there, and ids, places and bodies. An
+-- id without a body is nobody's task: it is set aside and shown (doctor), and the rest goes on.
+local function pop(from, limit)
+  local popped = redis.call('ZPOPMIN', from, limit)
   local named, ids, places, sound = {}, {}, {}, {}
   for i = 1, #popped, 2 do named[#named + 1] = popped[i] end
-  if #named == 0 then return ids end
+  if #named == 0 then return false, ids, places, sound end
   for i, body in ipairs(redis.call('HMGET', tasks, unpack(named))) do
     if body then
       local n = #ids + 1
-      ids[n], places[n], sound[n] = named[i], popped[2 * i], body
+      -- A score may come as 1.75e+15.
+      ids[n], places[n], sound[n] = named[i], whole(tonumber(popped[2 * i])), body
     else
       redis.call('HSET', broken, named[i], 'ready without a body')
     end
   end
-  return ids, places, sound
+  return true, ids, places, sound
 end
 
-local function lease_out(ids, places)
-  local expiries, held, until_ms = {}, {}, whole(now + lease)
+local function lease_out(ids, places, headers, suspected)
+  local expiries, held, until_ms, at_once = {}, {}, whole(now + lease), {}
   for i, id in ipairs(ids) do
     local started = i <= starting and whole(now) or '0'
+    if i <= starting then at_once[i] = id end
     expiries[2 * i - 1], expiries[2 * i] = until_ms, id
-    held[2 * i - 1], held[2 * i] = id, token .. ' ' .. places[i] .. ' ' .. started
+    held[2 * i - 1], held[2 * i] = id, claim_text(token, places[i], started, suspected)
   end
   redis.call('ZADD', leases, unpack(expiries))
   redis.call('HSET', claims, unpack(held))
   redis.call('SADD', owned, unpack(ids))
+  -- The set goes when it is empty and comes back without its expiry.
+  redis.call('EXPIRE', owned, 86400)
+  -- A task that is unique until it starts lets the next one in.
+  release_locks(unique, at_once, headers, function(mode) return mode == 's' end)
 end
 
-local stored = repeated(own, 'claim', number)
+local stored, last_suspect = repeated(own, 'claim', number)
 if type(stored) == 'table' then return stored end
 if stored then return again(stored) end
 if redis.call('HGET', meta, 'paused') == '1' then return {now, -1, {}} end
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
-promote_due(delayed, ready, info, meta, now, 500)
-if want == 0 then return answer({}) end
-local ids, places, bodies = pop()
+local moved = promote_due(delayed, ready, info, meta, now, 500)
+if want == 0 then
+  if moved > 0 then wake_one(wake, meta) end
+  return answer({})
+end
+local suspected = may_take_suspect(last_suspect)
+local took, ids, places, bodies = pop(suspected and suspects or ready, suspected and 1 or want)
+local headers = headers_of(ids)
 if #ids > 0 then
-  lease_out(ids, places)
+  lease_out(ids, places, headers, suspected)
   -- Only a call that took something must be remembered: any other may simply run again.
   remember(own, 'claim', ARGV[2], table.concat(ids, ' '))
-  if redis.call('EXISTS', ready) == 1 then wake_one(wake, meta) end
+  if suspected then redis.call('HSET', own, 'suspect', ids[1]) end
 end
-return answer(ids, places, bodies)
+if took and redis.call('EXISTS', ready, suspects) > 0 then wake_one(wake, meta) end
+return answer(ids, places, bodies, headers)

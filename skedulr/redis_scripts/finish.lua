@@ -1,5 +1,6 @@
 -- PURPOSE  End the runs of a batch whose tokens still hold; refuse the others. Repeatable by number.
--- KEYS     leases claims tasks info done records dead owned own cancels watch stats
+-- KEYS     leases claims tasks info done records dead owned own cancels watch stats unique progress
+--          suspects wake meta
 -- ARGV     number of this call, the count n of tasks that end, then n times:
 --          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), journal entry;
 --          then pairs id, token of tasks that were started since the last call
@@ -9,12 +10,13 @@
 -- include: drop_claims
 -- include: mark_started
 -- include: end_tasks
-local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats =
-  unpack(KEYS)
+-- include: suspect_left
+local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats, unique,
+  progress, suspects, wake, meta = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 
-local stored = repeated(own, 'finish', number)
+local stored, suspect = repeated(own, 'finish', number)
 if type(stored) == 'table' then return stored end
 if stored then return {now, stored} end
 
@@ -30,8 +32,10 @@ if #kept > 0 then
   end
   drop_claims(leases, claims, owned, ending)
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
-             cancels = cancels, watch = watch, stats = stats}, ending, kinds, entries, now)
+             cancels = cancels, watch = watch, stats = stats, unique = unique,
+             progress = progress}, ending, kinds, entries, now)
 end
-mark_started(claims, ARGV, 4 * count + 3, now)
+mark_started(claims, unique, info, ARGV, 4 * count + 3, now)
+suspect_left(own, suspect, ids, suspects, wake, meta)
 remember(own, 'finish', ARGV[1], verdicts)
 return {now, verdicts}

@@ -1,40 +1,69 @@
 -- PURPOSE  Give back what expired leases hold, up to `limit`. After a gap in the sweeps (Redis was
 --          away, so its owners could not renew either) it gives nothing back for one lease.
--- KEYS     ready leases claims wake meta broken
--- ARGV     limit (at most 500), lease ms, longest gap between two sweeps ms
--- RETURNS  {now ms, {ids given back}, 1 if more may be left}
+-- KEYS     ready suspects leases claims tasks info records done dead cancels watch stats unique
+--          progress wake meta broken
+-- ARGV     limit (at most 500), lease ms, longest gap between two sweeps ms; to judge the death of
+--          a host (see judge_death.lua): crashes that kill, journal entry of a crash that does not,
+--          of one that does
+-- RETURNS  {now ms, {ids given back}, 1 if more may be left}; where deaths are judged also
+--          {those charged a crash and given back}, {those that are dead now}
 -- include: now
--- include: whole
--- include: give_back
+-- include: judge_death
 -- include: wake
-local ready, leases, claims, wake, meta, broken = unpack(KEYS)
-local limit, lease, gap = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local ready, suspects, leases, claims, tasks, info, records, done, dead, cancels, watch, stats,
+  unique, progress, wake, meta, broken = unpack(KEYS)
+local limit, lease, gap = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), tonumber(ARGV[3])
+local crashes = tonumber(ARGV[4] or '0')
 local now = now_ms()
+
+local function answer(ids, more, charged, died)
+  if crashes == 0 then return {now, ids, more} end
+  return {now, ids, more, charged or {}, died or {}}
+end
+
+-- Whether expired leases may be taken for dead owners' now.
+local function may_recover()
+  local last = redis.call('HMGET', meta, 'swept', 'recover_after')
+  local swept, after = tonumber(last[1] or now), tonumber(last[2] or 0)
+  -- The first sweep ever, a gap, or a clock set back: owners that live get time to renew first.
+  if not last[1] or now - swept > gap or now < swept then
+    after = now + lease
+    redis.call('HSET', meta, 'swept', whole(now), 'recover_after', whole(after))
+  else
+    redis.call('HSET', meta, 'swept', whole(now))
+  end
+  return now >= after or after - now > lease
+end
+
+-- The claims of `expired`; a lease without one that can be read is set aside and shown (doctor).
+local function claims_of(expired)
+  local ids, texts = {}, {}
+  for i, text in ipairs(redis.call('HMGET', claims, unpack(expired))) do
+    if text and read_claim(text) then
+      ids[#ids + 1], texts[#texts + 1] = expired[i], text
+    else
+      redis.call('ZREM', leases, expired[i])
+      redis.call('HSET', broken, expired[i], 'leased without a claim')
+    end
+  end
+  return ids, texts
+end
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
-local last = redis.call('HMGET', meta, 'swept', 'recover_after')
-local swept, after = tonumber(last[1] or now), tonumber(last[2] or 0)
--- The first sweep ever, a gap, or a clock set back: owners that live get time to renew first.
-if not last[1] or now - swept > gap or now < swept then
-  after = now + lease
-  redis.call('HSET', meta, 'swept', whole(now), 'recover_after', whole(after))
-else
-  redis.call('HSET', meta, 'swept', whole(now))
-end
-if now < after and after - now <= lease then return {now, {}, 0} end
-
+if not may_recover() then return answer({}, 0) end
 local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', whole(now), 'LIMIT', 0, limit)
-if #expired == 0 then return {now, {}, 0} end
-local ids, texts = {}, {}
-for i, text in ipairs(redis.call('HMGET', claims, unpack(expired))) do
-  if text and read_claim(text) then
-    ids[#ids + 1], texts[#texts + 1] = expired[i], text
-  else
-    redis.call('ZREM', leases, expired[i])
-    redis.call('HSET', broken, expired[i], 'leased without a claim')
-  end
+if #expired == 0 then return answer({}, 0) end
+local ids, texts = claims_of(expired)
+local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
+           info = info, records = records, done = done, dead = dead, cancels = cancels,
+           watch = watch, stats = stats, unique = unique, progress = progress}
+local charged, died
+if crashes > 0 then
+  ids, charged, died =
+    judge_death(k, ids, texts, '', true, crashes, ARGV[5], ARGV[6], now)
+else
+  give_back(k, ids, texts)
 end
-give_back(ready, leases, claims, ids, texts)
 if #ids > 0 then wake_one(wake, meta) end
-return {now, ids, #expired == limit and 1 or 0}
+return answer(ids, #expired == limit and 1 or 0, charged, died)

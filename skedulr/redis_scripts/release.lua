@@ -1,20 +1,27 @@
 -- PURPOSE  Give back claims before they expire: named ones (a drain, a silent hub), or everything a
 --          dead owner held, up to 500 a call. A whole owner's release marks it gone, so that a
---          claim of its that is still under way is refused.
--- KEYS     ready leases claims owned own wake meta
--- ARGV     'owner', owner         all that it holds
---          'ids', then pairs id, token
--- RETURNS  {now ms, {ids given back}, 1 if more may be left}
+--          claim of its that is still under way is refused; and it judges the death.
+-- KEYS     ready suspects leases claims tasks info records done dead owned own cancels watch stats
+--          unique progress wake meta
+-- ARGV     'ids', then pairs id, token
+--          'owner', owner: all that it holds, nobody is charged; or 'owner', owner, the culprit's
+--          id or '', crashes that kill, journal entry of a crash that does not, of one that does,
+--          '1' if what was started is suspect where nobody is named (see judge_death.lua)
+-- RETURNS  {now ms, {ids given back}, 1 if more may be left}; of a death that was judged also
+--          {those charged a crash and given back}, {those that are dead now}
 -- include: now
--- include: give_back
+-- include: judge_death
 -- include: wake
-local ready, leases, claims, owned, own, wake, meta = unpack(KEYS)
+local ready, suspects, leases, claims, tasks, info, records, done, dead, owned, own, cancels, watch,
+  stats, unique, progress, wake, meta = unpack(KEYS)
+local whole_owner = ARGV[1] == 'owner'
+local limit = whole_owner and tonumber(ARGV[4] or '0') or 0
 local now = now_ms()
 local named, prefixes, more = {}, {}, 0
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
-if ARGV[1] == 'owner' then
+if whole_owner then
   named = redis.call('SPOP', owned, 500)
   redis.call('HSET', own, 'gone', '1')
   redis.call('EXPIRE', own, 3600)
@@ -24,17 +31,28 @@ else
   for i = 2, #ARGV, 2 do
     named[#named + 1], prefixes[#prefixes + 1] = ARGV[i], ARGV[i + 1] .. ' '
   end
-  if #named > 0 then redis.call('SREM', owned, unpack(named)) end
 end
 
-local ids, texts = {}, {}
+local ids, texts, charged, died = {}, {}, {}, {}
 if #named > 0 then
   for i, text in ipairs(redis.call('HMGET', claims, unpack(named))) do
-    if text and string.sub(text, 1, #prefixes[i]) == prefixes[i] then
+    if text and string.sub(text, 1, #prefixes[i]) == prefixes[i] and read_claim(text) then
       ids[#ids + 1], texts[#texts + 1] = named[i], text
     end
   end
-  give_back(ready, leases, claims, ids, texts)
+end
+if #ids > 0 then
+  if not whole_owner then redis.call('SREM', owned, unpack(ids)) end
+  local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
+             info = info, records = records, done = done, dead = dead, cancels = cancels,
+             watch = watch, stats = stats, unique = unique, progress = progress}
+  if limit > 0 then
+    ids, charged, died =
+      judge_death(k, ids, texts, ARGV[3], ARGV[7] == '1', limit, ARGV[5], ARGV[6], now)
+  else
+    give_back(k, ids, texts)
+  end
   if #ids > 0 then wake_one(wake, meta) end
 end
+if limit > 0 then return {now, ids, more, charged, died} end
 return {now, ids, more}

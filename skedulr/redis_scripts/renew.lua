@@ -13,17 +13,25 @@ local ids = {}
 for i = 2, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 if #ids == 0 then return {now, {}, {}} end
 
+-- Whether the claim went to another owner: the same one may hold it under a newer token.
+local function left(text, token)
+  return not text or string.match(text, '^(%S+):') ~= string.match(token, '^(%S+):')
+end
+
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
-local lost, held = {}, {}
+local lost, held, gone = {}, {}, {}
 for i, text in ipairs(redis.call('HMGET', claims, unpack(ids))) do
-  if holds(text, ARGV[2 * i + 1]) then
+  local token = ARGV[2 * i + 1]
+  if holds(text, token) then
     held[#held + 1], held[#held + 2] = expiry, ids[i]
   else
     lost[#lost + 1] = ids[i]
+    if left(text, token) then gone[#gone + 1] = ids[i] end
   end
 end
 if #held > 0 then redis.call('ZADD', leases, unpack(held)) end
+if #gone > 0 then redis.call('SREM', owned, unpack(gone)) end
 -- What an owner leaves behind when its whole host dies goes away by itself.
 redis.call('EXPIRE', owned, 86400)
 redis.call('EXPIRE', own, 86400)

@@ -1,93 +1,95 @@
 -- PURPOSE  Store a batch of tasks: to ready, or to delayed where a delay or a time is given.
 --          Safe to repeat: an id whose stored envelope is the same counts as stored.
--- KEYS     ready delayed tasks info records wake meta
+-- KEYS     ready delayed suspects tasks info records done dead cancels watch stats unique windows
+--          progress wake meta
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
---          then per task: id, envelope, and '' or "<priority> <when> <unique>"
---          where <when> is '-', '+<delay ms>' or '@<due ms>'
+--          then per task: id, envelope, and '' or "<priority> <when> <unique>" (see enqueue.lua);
+--          then, if a task is to replace another one, the journal entry of that one's cancel
 -- RETURNS  {now ms, verdicts}: a letter a task: 's' stored, 'a' already there (the same envelope),
---          'd' another task has this id, 'f' the pool is full
+--          'd' another task has this id, 'f' the pool is full, 'u' its unique key is taken;
+--          where there is an 'u', {the holder of each, in order} as well
 -- include: now
 -- include: stamp
--- include: promote_due
--- include: wake
-local ready, delayed, tasks, info, records, wake, meta = unpack(KEYS)
+-- include: enqueue
+-- include: unqueue
+-- include: end_tasks
+local ready, delayed, suspects, tasks, info, records, done, dead, cancels, watch, stats, unique,
+  windows, progress, wake, meta = unpack(KEYS)
 local capacity = tonumber(ARGV[1])
-local count = (#ARGV - 1) / 3
+local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
 
-local ids = {}
-for i = 1, count do ids[i] = ARGV[3 * i - 1] end
+local ids, options = {}, {}
+for i = 1, count do
+  ids[i], options[i] = ARGV[3 * i - 1], read_options(ARGV[3 * i + 1], now)
+end
+
+-- Room for how many more.
+local function room_left()
+  if capacity == 0 then return count end
+  return capacity - redis.call('ZCARD', ready) - redis.call('ZCARD', delayed)
+end
+
+-- Whether a lock's holder has not been started: only then another may take its place.
+local function replaceable(holder, stored_now)
+  if stored_now[holder] then return true end
+  return redis.call('ZSCORE', ready, holder) or redis.call('ZSCORE', delayed, holder)
+    or redis.call('ZSCORE', suspects, holder)
+end
 
 -- Decide first, write after: a refused write must leave nothing behind.
 local function judge()
   local stored = redis.call('HMGET', tasks, unpack(ids))
   local ended = redis.call('HMGET', records, unpack(ids))
-  local room = count
-  if capacity > 0 then
-    room = capacity - redis.call('ZCARD', ready) - redis.call('ZCARD', delayed)
-  end
-  local verdicts, fresh, seen = {}, {}, {}
+  local locks = living_locks(unique, tasks, digests_of(options), now)
+  local room, verdicts, fresh, seen, holders, replaced = room_left(), {}, {}, {}, {}, {}
   for i, id in ipairs(ids) do
-    local envelope = ARGV[3 * i]
-    local known = seen[id] or stored[i] or ended[i]
+    local envelope, o = ARGV[3 * i], options[i]
+    local known, holder = seen[id] or stored[i] or ended[i], o.digest and locks[o.digest]
+    if holder == id then holder = nil end
     if known then
       verdicts[i] = string.sub(known, 1, #envelope) == envelope and 'a' or 'd'
-    elseif #fresh >= room then
+    elseif holder and not (o.on_duplicate == 'p' and replaceable(holder, seen)) then
+      verdicts[i] = 'u'
+      holders[#holders + 1] = holder
+    elseif not holder and room <= 0 then
       verdicts[i] = 'f'
     else
       verdicts[i] = 's'
       seen[id] = envelope
       fresh[#fresh + 1] = i
+      if o.digest then locks[o.digest] = id end
+      -- A task that replaces another one takes its room.
+      if holder then replaced[#replaced + 1] = holder else room = room - 1 end
     end
   end
-  return table.concat(verdicts), fresh
-end
-
-local function options_of(i)
-  local text = ARGV[3 * i + 1]
-  if text == '' then return 0, 0, '-' end
-  local priority, when, unique = string.match(text, '^(%-?%d+) (%S+) (%S+)$')
-  local due = 0
-  if when ~= '-' then
-    due = tonumber(string.sub(when, 2))
-    if string.sub(when, 1, 1) == '+' then due = now + due end
-  end
-  return tonumber(priority), due, unique
+  return table.concat(verdicts), fresh, holders, replaced
 end
 
 local function store(fresh)
-  local stamped, bodies = stamp(now), {}
+  local stamped, bodies, new, theirs = stamp(now), {}, {}, {}
   for n, i in ipairs(fresh) do
+    new[n], theirs[n] = ids[i], options[i]
     bodies[2 * n - 1], bodies[2 * n] = ids[i], ARGV[3 * i] .. stamped
   end
   -- This is the write that Redis refuses when it is full: nothing is stored then.
   redis.call('HSET', tasks, unpack(bodies))
-  local sequence = redis.call('HINCRBY', meta, 'sequence', #fresh) - #fresh
-  local headers, places, later, first = {}, {}, {}, nil
-  for n, i in ipairs(fresh) do
-    local id = ids[i]
-    local priority, due, unique = options_of(i)
-    if due > now then
-      later[#later + 1], later[#later + 2] = whole(due), id
-      if not first or due < first then first = due end
-    else
-      places[#places + 1], places[#places + 2] = place(priority, sequence + n), id
-    end
-    -- A delayed task's due time is its score; it moves to the header when it is promoted.
-    if priority ~= 0 or unique ~= '-' or (due > 0 and due <= now) then
-      headers[#headers + 1] = id
-      headers[#headers + 1] = write_header(
-        {priority = priority, attempts = 0, crashes = 0, due = due, unique = unique})
-    end
-  end
-  if #headers > 0 then redis.call('HSET', info, unpack(headers)) end
-  if #places > 0 then redis.call('ZADD', ready, unpack(places)) end
-  local before = next_due(delayed)
-  if #later > 0 then redis.call('ZADD', delayed, unpack(later)) end
-  -- A delayed task needs a fetcher now only if it is the earliest: the others' wheels know of it.
-  if #places > 0 or (first and (before == -1 or first < before)) then wake_one(wake, meta) end
+  enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
+           wake = wake, meta = meta}, new, theirs, now)
 end
 
-local verdicts, fresh = judge()
+local function cancel_replaced(replaced)
+  local kinds, entries, entry = {}, {}, ARGV[3 * count + 2]
+  unqueue({ready = ready, delayed = delayed, suspects = suspects}, replaced)
+  for i = 1, #replaced do kinds[i], entries[i] = 'c', entry end
+  end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
+             cancels = cancels, watch = watch, stats = stats, unique = unique,
+             progress = progress}, replaced, kinds, entries, now)
+end
+
+local verdicts, fresh, holders, replaced = judge()
+if #replaced > 0 and not ARGV[3 * count + 2] then error('no journal entry for what is replaced') end
 if #fresh > 0 then store(fresh) end
+if #replaced > 0 then cancel_replaced(replaced) end
+if #holders > 0 then return {now, verdicts, holders} end
 return {now, verdicts}

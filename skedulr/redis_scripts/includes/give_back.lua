@@ -1,14 +1,18 @@
 -- include: claim_text
--- Put claimed tasks back into ready at their old places: no attempt is counted. `texts` are what
--- claims holds for them. The claims end here, so later writes under their tokens are refused.
-local function give_back(ready, leases, claims, ids, texts)
+-- Put claimed tasks back at their old places: no attempt is counted. `texts` are what claims holds
+-- for them. A suspect goes back among the suspects, and so does one that `suspected` marks. The
+-- claims end here, so later writes under their tokens are refused. `k` names the keys ready,
+-- suspects, leases and claims.
+local function give_back(k, ids, texts, suspected)
   if #ids == 0 then return end
-  local places = {}
+  local places, apart = {}, {}
   for i, id in ipairs(ids) do
-    local _, at = read_claim(texts[i])
-    places[2 * i - 1], places[2 * i] = at, id
+    local _, at, _, suspect = read_claim(texts[i])
+    local list = (suspect or (suspected and suspected[i])) and apart or places
+    list[#list + 1], list[#list + 2] = at, id
   end
-  redis.call('ZREM', leases, unpack(ids))
-  redis.call('HDEL', claims, unpack(ids))
-  redis.call('ZADD', ready, unpack(places))
+  redis.call('ZREM', k.leases, unpack(ids))
+  redis.call('HDEL', k.claims, unpack(ids))
+  if #places > 0 then redis.call('ZADD', k.ready, unpack(places)) end
+  if #apart > 0 then redis.call('ZADD', k.suspects, unpack(apart)) end
 end

@@ -12,7 +12,8 @@ local function promote_due(delayed, ready, info, meta, now, limit)
   local places, kept = {}, {}
   for i, id in ipairs(ids) do
     local header = read_header(headers[i])
-    header.due = tonumber(due[2 * i])
+    -- A deferred task keeps the time it was due first: its expiry counts from there.
+    if header.since == 0 then header.due = tonumber(due[2 * i]) end
     places[2 * i - 1], places[2 * i] = place(header.priority, last - count + i), id
     kept[2 * i - 1], kept[2 * i] = id, write_header(header)
   end

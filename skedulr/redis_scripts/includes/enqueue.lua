@@ -1,0 +1,69 @@
+-- include: promote_due
+-- include: locks
+-- include: wake
+local PLAIN = {priority = 0, due = 0}
+
+-- The option text of a task, '' or "<priority> <when> <unique>": <when> is '-', '+<delay ms>' or
+-- '@<due ms>'; <unique> is '-' or "<mode>:<on duplicate>:<window ms>:<digest>", where mode is d
+-- (until done), s (until start) or w (a window), on duplicate is x (raise), r (return), p (replace).
+-- Read before anything is written: an error here leaves nothing behind.
+local function read_options(text, now)
+  if text == '' then return PLAIN end
+  local priority, when, unique = string.match(text, '^(%-?%d+) (%S+) (%S+)$')
+  local o = {priority = tonumber(priority), due = 0}
+  local known = priority and true
+  if known and when ~= '-' then
+    local sign, ms = string.match(when, '^([+@])(%d+)$')
+    known = sign and true
+    if known then o.due = tonumber(ms) + (sign == '+' and now or 0) end
+  end
+  if known and unique ~= '-' then
+    local mode, on_duplicate, window, digest =
+      string.match(unique, '^([dsw]):([xrp]):(%d+):([%w_-]+)$')
+    o.mode, o.on_duplicate, o.window, o.digest = mode, on_duplicate, tonumber(window), digest
+    known = mode and true
+  end
+  if not known then error('options nobody can read: ' .. text) end
+  return o
+end
+
+-- The digests that a batch asks for.
+local function digests_of(options)
+  local digests = {}
+  for _, o in ipairs(options) do
+    if o.digest then digests[#digests + 1] = o.digest end
+  end
+  return digests
+end
+
+-- Put tasks whose bodies are stored into ready, or into delayed where they are due later. `k` names
+-- the keys ready, delayed, info, unique, windows, wake and meta.
+local function enqueue(k, ids, options, now)
+  local sequence = redis.call('HINCRBY', k.meta, 'sequence', #ids) - #ids
+  local headers, places, later, first = {}, {}, {}, nil
+  for n, id in ipairs(ids) do
+    local o = options[n]
+    if o.due > now then
+      later[#later + 1], later[#later + 2] = whole(o.due), id
+      if not first or o.due < first then first = o.due end
+    else
+      places[#places + 1], places[#places + 2] = place(o.priority, sequence + n), id
+    end
+    -- A delayed task's due time is its score; it moves to the header when it is promoted.
+    if o.priority ~= 0 or o.digest or (o.due > 0 and o.due <= now) then
+      headers[#headers + 1] = id
+      headers[#headers + 1] = write_header(
+        {priority = o.priority, attempts = 0, crashes = 0, due = o.due, since = 0,
+         unique = o.digest and o.mode .. ':' .. o.digest or '-'})
+    end
+  end
+  if #headers > 0 then
+    redis.call('HSET', k.info, unpack(headers))
+    take_locks(k.unique, k.windows, ids, options, now)
+  end
+  if #places > 0 then redis.call('ZADD', k.ready, unpack(places)) end
+  local before = next_due(k.delayed)
+  if #later > 0 then redis.call('ZADD', k.delayed, unpack(later)) end
+  -- A delayed task needs a fetcher now only if it is the earliest: the others' wheels know of it.
+  if #places > 0 or (first and (before == -1 or first < before)) then wake_one(k.wake, k.meta) end
+end
