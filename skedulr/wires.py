@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from .wire import NotAnswered, Wire
 
@@ -41,3 +42,16 @@ class Wires:
         """Close those that nobody holds."""
         for wire in list(self._free):
             wire.close()
+
+
+class SharedWire(Wire):
+    """One connection for several greenlets whose calls are rare: they take turns."""
+
+    def __init__(self, url: str, *, name: str, timeout_s: float = 5.0) -> None:
+        super().__init__(url, name=name, timeout_s=timeout_s)
+        self._turn = threading.Lock()
+
+    def call(self, *command: Any, timeout_s: float | None = None) -> Any:
+        """As ``Wire.call``, after those who came before."""
+        with self._turn:
+            return super().call(*command, timeout_s=timeout_s)

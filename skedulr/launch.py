@@ -1,0 +1,141 @@
+"""``skedulr-master``: read the settings, find or start the server, run the master with its UI."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import __version__, config
+from .embedded import EmbeddedServer
+from .errors import ConfigError
+from .pools.master import Master
+from .wire import NotAnswered, Refused, Wire, WireError
+
+log = logging.getLogger("skedulr.master")
+
+USAGE, FAILURE = 2, 1
+
+_DESCRIPTION = """\
+Fork one child per pool, run the tasks of the given modules in them, serve the UI.
+
+  skedulr-master --pools critical=4,default=10 myapp.tasks
+  skedulr-master --pools default=2..32,cpu=4x2 --redis redis://10.0.0.5/0 myapp.tasks myapp.more:app
+"""
+_EPILOG = """\
+Signals: TERM or INT drains (a second one stops at once), USR1 prints the stacks of all greenlets.
+Exit status: 0 stopped on request, 1 failure, 2 usage or configuration, 3 children cannot boot.
+"""
+
+
+def run(arguments: list[str]) -> int:
+    """Everything the command does; its exit status."""
+    try:
+        settings = _settings(arguments)
+    except ConfigError as error:
+        print(f"skedulr-master: {error}", file=sys.stderr)
+        return USAGE
+    _set_up_logging(settings)
+    server: EmbeddedServer | None = None
+    try:
+        url, server = _server(settings)
+        return _run_master(settings, url)
+    except ConfigError as error:
+        print(f"skedulr-master: {error}", file=sys.stderr)
+        return USAGE
+    finally:
+        if server is not None:
+            server.stop()
+
+
+def _settings(arguments: list[str]) -> config.Config:
+    parser = argparse.ArgumentParser(
+        prog="skedulr-master", description=_DESCRIPTION, epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    config.add_flags(parser)
+    parser.add_argument("modules", nargs="*", metavar="MODULE[:ATTR]",
+                        help="modules with tasks, imported in each child")
+    parser.add_argument("--config", metavar="FILE", help="read the settings from this file")
+    parser.add_argument("--version", action="version", version=f"skedulr {__version__}")
+    given = vars(parser.parse_args(arguments))
+    file = given.pop("config")
+    if not given["modules"]:
+        given["modules"] = None
+    if given.get("chdir"):
+        try:
+            os.chdir(given["chdir"])
+        except OSError as error:
+            raise ConfigError(f"--chdir {given['chdir']}: {error.strerror}") from None
+    flags: Mapping[str, object] = {k: v for k, v in given.items() if v is not None}
+    return config.load(flags, {}, os.environ, Path.cwd(), Path(file) if file else None)
+
+
+def _set_up_logging(settings: config.Config) -> None:
+    """Skedulr's own lines to stderr; the root logger is the application's."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logger = logging.getLogger("skedulr")
+    logger.addHandler(handler)
+    logger.setLevel(settings.log_level.upper())
+    logger.propagate = False
+
+
+def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:
+    """The server's address, and the embedded server if this master started or joined one."""
+    if settings.embedded:
+        return _start_embedded(settings, "asked for by --embedded")
+    address = config.find_redis(settings, os.environ, Path.cwd())
+    problem = _problem_with(address.url)
+    if problem is None:
+        log.info("using %s (%s)", config.hide_password(address.url), address.how)
+        return address.url, None
+    if not address.explicit:
+        return _start_embedded(settings, f"no server answers at {address.url}")
+    log.warning(
+        "Redis at %s (%s) does not answer: %s; waiting for it",
+        config.hide_password(address.url), address.how, problem,
+    )
+    return address.url, None
+
+
+def _problem_with(url: str) -> str | None:
+    wire = Wire(url, name="skedulr:start", timeout_s=2)
+    try:
+        wire.call("PING")
+    except Refused:
+        return None
+    except NotAnswered as error:
+        return str(error)
+    except WireError as error:
+        return str(error)
+    finally:
+        wire.close()
+    return None
+
+
+def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedServer]:
+    if not sys.stdin.isatty() and not settings.embedded and (
+        "KUBERNETES_SERVICE_HOST" in os.environ or "INVOCATION_ID" in os.environ
+    ):
+        raise ConfigError(f"{why}, and a service manager runs this: give --redis URL or --embedded")
+    server = EmbeddedServer(Path(settings.embedded_dir))
+    began = time.monotonic()
+    url = server.start()
+    log.info(
+        "%s: %s an embedded server in %s (%.0f ms); its data stay there",
+        why, "started" if server.owned else "joined", settings.embedded_dir,
+        1000 * (time.monotonic() - began),
+    )
+    return url, server
+
+
+def _run_master(settings: config.Config, url: str) -> int:
+    if not settings.modules:
+        log.warning("no module with tasks is given: nothing is claimed (skedulr-master MODULE)")
+    master = Master(config=settings, url=url)
+    return master.run()

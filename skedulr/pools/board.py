@@ -1,0 +1,73 @@
+"""The board: memory that the master and one child share, so that each sees the other's life.
+
+The master makes it before the fork and goes on reading it when the child is dead: which task was
+on the CPU, how long the hub had been silent. Writing a field is one store; nothing is locked, since
+each field has one writer.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+#: Numbers, all stored as doubles. Beats are CLOCK_MONOTONIC seconds, the same in every process.
+FIELDS = (
+    "ready", "draining", "hub_beat", "heart_beat", "workers", "busy", "pending", "lag_ms",
+    "finished", "on_cpu",
+)
+_HEAD = 8 * len(FIELDS)
+#: A worker's slot: the length of the uid, then the uid.
+_SLOT = 208
+NOBODY = -1
+
+
+def _field(index: int) -> property:
+    def read(board: Board) -> float:
+        return board.numbers[index]
+
+    def write(board: Board, value: float) -> None:
+        board.numbers[index] = value
+
+    return property(read, write)
+
+
+class Board:
+    """Shared numbers, and the uid of the task in each worker's slot."""
+
+    ready = _field(0)
+    draining = _field(1)
+    hub_beat = _field(2)
+    heart_beat = _field(3)
+    workers = _field(4)
+    busy = _field(5)
+    pending = _field(6)
+    lag_ms = _field(7)
+    finished = _field(8)
+    #: The slot of the worker that has the CPU, or NOBODY.
+    on_cpu = _field(9)
+
+    def __init__(self, slots: int) -> None:
+        # Anonymous and shared: pages that no worker touches are never made.
+        self._memory = mmap.mmap(-1, _HEAD + slots * _SLOT)
+        self.numbers: Any = memoryview(self._memory)[:_HEAD].cast("d")
+        self.on_cpu = NOBODY
+
+    def write_task(self, slot: int, uid: bytes) -> None:
+        """Worker ``slot`` runs this task from now on; ``b""``: none."""
+        at = _HEAD + slot * _SLOT
+        self._memory[at:at + 1 + len(uid)] = bytes((len(uid),)) + uid
+
+    def task_in(self, slot: int) -> bytes:
+        """The uid in a worker's slot, or ``b""``."""
+        at = _HEAD + slot * _SLOT
+        return self._memory[at + 1:at + 1 + self._memory[at]]
+
+    def culprit(self) -> bytes:
+        """The task that had the CPU last, or ``b""`` where none had."""
+        slot = int(self.on_cpu)
+        return b"" if slot == NOBODY else self.task_in(slot)
+
+    def close(self) -> None:
+        """Give the memory back; safe twice."""
+        self.numbers.release()
+        self._memory.close()

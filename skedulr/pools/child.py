@@ -1,0 +1,278 @@
+"""A child: the process of one pool. Puts its parts together, runs, and ends in good order.
+
+It is forked by the master and first of all leaves behind what it inherited: the hub with all the
+master's greenlets, its sockets, its signal handlers. Then it imports the tasks' modules, claims and
+runs until it is told to drain, its master is gone, or its owner was released behind its back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import gevent
+from gevent import _hub_local
+from gevent.event import Event
+from gevent.hub import get_hub
+
+from .. import app as application
+from ..clock import Clock
+from ..config import Config, PoolSpec
+from ..hub.driver import Driver
+from ..hub.monitor import Monitor, greenlet_stacks
+from ..keys import PoolKeys
+from ..store import BATCH, Lane, Store
+from ..tasks import Registry
+from ..wire import Wire, WireError
+from ..wires import SharedWire
+from .board import Board
+from .executor import CANCELLED, LOST, SHUTDOWN, Executor, Limits
+from .fetcher import Fetcher
+from .heart import Heart
+from .patience import Patience
+from .plainwire import PlainWire
+from .recorder import Recorder
+from .signals import Signals, unblock
+from .sweeper import Sweeper
+
+#: Exit statuses of a child, as the master reads them.
+DRAINED, CANNOT_BOOT, GONE = 0, 3, 75
+#: After an interruption at the end of the grace time, handlers get this long to clean up, seconds.
+LAST_WORDS_S = 1.0
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """What the master decides before the fork."""
+
+    pool: PoolSpec
+    workers: int
+    owner: str
+    node: str
+    url: str
+
+
+def leave_parent_behind() -> None:
+    """The first act after the fork, before anything can switch greenlets.
+
+    A forked gevent process otherwise goes on running copies of its parent's greenlets. The
+    inherited loop is destroyed and forgotten, and a new hub will be made at first use; destroying
+    the hub itself would run the copies once more.
+    """
+    get_hub().loop.destroy()
+    _hub_local.set_hub(None)
+    _hub_local.set_loop(None)
+    random.seed()
+
+
+class Child:
+    """One child process, from boot to exit status."""
+
+    def __init__(self, *, spec: ChildSpec, config: Config, board: Board, master_pid: int) -> None:
+        self.spec, self.config, self.board = spec, config, board
+        self._master_pid = master_pid
+        self.log = logging.getLogger(f"skedulr.pool.{spec.pool.name}")
+        self._ending = Event()
+        self._status = DRAINED
+        self._signals = Signals()
+
+    def run(self) -> int:
+        """Boot, work, drain; the exit status."""
+        self._signals.listen(
+            (signal.SIGTERM, signal.SIGUSR1),
+            ignored=(signal.SIGINT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU),
+        )
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        unblock()
+        _die_with_parent()
+        try:
+            registry = load_modules(self.config.modules)
+        except BaseException:
+            # The user's own mistake: their traceback, nothing of ours around it.
+            traceback.print_exc()
+            return CANNOT_BOOT
+        self._compose(registry)
+        self._start()
+        gevent.spawn(self._listen)
+        self._ending.wait()
+        return self._drain()
+
+    # Boot
+
+    def _compose(self, registry: Registry) -> None:
+        spec, config = self.spec, self.config
+        pool, owner = spec.pool.name, spec.owner
+        store = Store(PoolKeys(config.namespace, pool))
+        name = f"skedulr:{spec.node}:{pool}"
+        self.patience = Patience(f"pool {pool}", self.log)
+        self.driver = Driver(monotonic_ms=_monotonic_ms)
+        self.monitor = Monitor(self.driver)
+        clock = Clock()
+        self.recorder = Recorder(
+            store=store, on_gone=self._gone,
+            lane=Lane(Wire(spec.url, name=f"{name}:finish"), owner, self.patience.ride_out),
+        )
+        self.executor = Executor(
+            pool=pool, owner=owner, registry=registry, recorder=self.recorder, driver=self.driver,
+            clock=clock, board=self.board,
+            limits=Limits(spec.workers, config.lease, config.result_limit, config.unknown_after),
+        )
+        self.recorder.on_recorded = self.executor.forget
+        self.recorder.started = self.executor.started
+        side = SharedWire(spec.url, name=f"{name}:sweep")
+        self.fetcher = Fetcher(
+            store=store, sleeper=Wire(spec.url, name=f"{name}:wake"),
+            lane=Lane(Wire(spec.url, name=f"{name}:claim"), owner, self.patience.ride_out),
+            promoter=side, executor=self.executor, driver=self.driver, clock=clock,
+            lease_s=config.lease, patience=self.patience, on_gone=self._gone,
+        )
+        self.recorder.on_retry = self.fetcher.due_in
+        self.sweeper = Sweeper(
+            store=store, wire=side, driver=self.driver, lease_s=config.lease,
+            keep=(config.keep_records_days * 86400, config.keep_records, config.keep_dead),
+        )
+        self.heart = Heart(
+            store=store, wire=PlainWire(spec.url, name=f"{name}:heart"), owner=owner,
+            executor=self.executor, board=self.board, lease_s=config.lease, on_word=self._on_word,
+            on_gone=self._gone, log=self.log,
+        )
+
+    def _start(self) -> None:
+        self.driver.start()
+        self.monitor.start()
+        self.recorder.start()
+        self.executor.start()
+        self.heart.start()
+        self.fetcher.start()
+        self.sweeper.start()
+        self.driver.every(1.0, self._look_around, internal=True)
+        self.board.ready = 1
+        self.log.info("pool %s: %d workers ready, pid %d", self.spec.pool.name,
+                      self.spec.workers, os.getpid())
+
+    # Work
+
+    def _listen(self) -> None:
+        while True:
+            for number in self._signals.wait(3600):
+                if number == signal.SIGTERM:
+                    self._ending.set()
+                elif number == signal.SIGUSR1:
+                    sys.stderr.write(greenlet_stacks())
+
+    def _look_around(self) -> None:
+        board = self.board
+        board.busy, board.pending = len(self.executor.running), len(self.executor.pending)
+        board.lag_ms, board.finished = self.monitor.lag_ms or 0, self.recorder.recorded
+        if os.getppid() != self._master_pid:
+            self.log.warning("the master is gone: draining")
+            self._ending.set()
+
+    def _on_word(self, lost: list[bytes], cancelled: list[bytes]) -> None:
+        for uid in lost:
+            # It may have been recorded between the renewal and this word of it.
+            if uid in self.executor.held:
+                self.executor.interrupt(uid, LOST)
+        for uid in cancelled:
+            self.executor.interrupt(uid, CANCELLED)
+
+    def _gone(self) -> None:
+        """Our owner was released: whatever we hold belongs to others. Start anew as another."""
+        self.log.error("this process was taken for dead and its tasks given to others; restarting")
+        self._status = GONE
+        for uid in list(self.executor.held):
+            self.executor.interrupt(uid, LOST)
+        self._ending.set()
+
+    # The end
+
+    def _drain(self) -> int:
+        """Let running tasks finish within the grace time; give the others back, uncounted."""
+        self.board.draining = 1
+        deadline = time.monotonic() + self.config.grace
+        self.executor.close()
+        self.fetcher.stop()
+        self._give_back(self.executor.take_all_pending())
+        while self.executor.running and time.monotonic() < deadline and self._status == DRAINED:
+            gevent.sleep(0.02)
+        for uid in list(self.executor.running):
+            self.executor.interrupt(uid, SHUTDOWN)
+        last = time.monotonic() + LAST_WORDS_S
+        while self.executor.running and time.monotonic() < last:
+            gevent.sleep(0.01)
+        self.patience.stop()
+        self.sweeper.stop()
+        self.recorder.flush(2.0)
+        self.heart.stop()
+        if self._status == DRAINED:
+            left = list(self.executor.held.items())
+            if left:
+                self.log.warning("grace is over: %d running tasks go back to the queue", len(left))
+            self._give_back(left)
+        return self._status
+
+    def _give_back(self, held: list[tuple[bytes, bytes]]) -> None:
+        wire = Wire(self.spec.url, name=f"skedulr:{self.spec.node}:release", timeout_s=2)
+        store = Store(PoolKeys(self.config.namespace, self.spec.pool.name))
+        try:
+            for at in range(0, len(held), BATCH):
+                store.release(wire, self.spec.owner, held[at:at + BATCH])
+        except WireError as error:
+            # The master releases the whole owner once we are gone, and tries until it can.
+            self.log.warning("could not give back %d tasks: %s", len(held), error)
+            return
+        finally:
+            wire.close()
+        for uid, _ in held:
+            self.executor.forget(uid)
+
+
+def load_modules(modules: Iterable[str]) -> Registry:
+    """Import the tasks' modules in order; the registry that is served.
+
+    ``MODULE:ATTR`` names the app to serve; else it is the only ``Skedulr`` found in the modules,
+    else the default app.
+    """
+    directory = os.getcwd()
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    found: list[application.Skedulr] = []
+    named: application.Skedulr | None = None
+    for item in modules:
+        module_name, _, attribute = item.partition(":")
+        module = importlib.import_module(module_name)
+        if attribute:
+            served = module
+            for part in attribute.split("."):
+                served = getattr(served, part)
+            if not isinstance(served, application.Skedulr):
+                raise TypeError(f"{item} is {served!r}, not a Skedulr app")
+            named = served
+        found += [
+            value for value in vars(module).values()
+            if isinstance(value, application.Skedulr) and value not in found
+        ]
+    if named is not None:
+        return named.tasks
+    return found[0].tasks if len(found) == 1 else application.default.tasks
+
+
+def _die_with_parent() -> None:
+    """Have the kernel tell us when the master dies; ``_look_around`` finds out where it can not."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _monotonic_ms() -> int:
+    return int(time.monotonic() * 1000)
+

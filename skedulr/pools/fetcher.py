@@ -1,0 +1,168 @@
+"""The fetcher: claims work for free workers, and sleeps where there is none.
+
+Asleep, it waits for any of three: a wake token in Redis (someone submitted), the alarm (the next
+delayed task is due; one entry in the wheel), or a worker that became free. A stopped client can
+take a token with it, so a sleep in Redis is short, and looks for itself afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+import gevent
+from gevent.event import Event
+
+from ..clock import Clock
+from ..hub.driver import Driver
+from ..hub.wheel import Entry
+from ..store import Lane, Store
+from ..wire import Gone, Wire, WireError
+from .executor import Executor
+from .patience import FIRST_S, LONGEST_S, Patience, Stopped
+
+log = logging.getLogger("skedulr.pool")
+
+#: How long one sleep in Redis lasts, seconds: drawn between the two, so that fetchers spread.
+SHORTEST_SLEEP_S, LONGEST_SLEEP_S = 1.2, 1.8
+#: A due time further away than this is looked at again before it comes, seconds.
+HORIZON_S = 60.0
+
+
+class Fetcher:
+    """Claims for one executor."""
+
+    def __init__(
+        self, *, store: Store, lane: Lane, sleeper: Wire, promoter: Wire, executor: Executor,
+        driver: Driver, clock: Clock, lease_s: float, patience: Patience,
+        on_gone: Callable[[], None],
+    ) -> None:
+        self._store, self._lane, self._executor = store, lane, executor
+        self._sleeper, self._promoter = sleeper, promoter
+        self._driver, self._clock, self._lease_ms = driver, clock, round(lease_s * 1000)
+        self._patience, self._on_gone = patience, on_gone
+        self._room = Event()
+        self._work = Event()
+        self._ask = Event()
+        self._alarm: Entry | None = None
+        self._alarm_ms = 0
+        self._asleep = False
+        self._stopping = False
+        self._greenlets: list[gevent.Greenlet] = []
+        executor.on_room = self.on_room
+
+    def start(self) -> None:
+        """Begin to claim."""
+        self._greenlets = [gevent.spawn(self._run), gevent.spawn(self._sleep_in_redis)]
+
+    def stop(self) -> None:
+        """Claim nothing more; returns once a claim under way has been answered. Safe twice."""
+        self._stopping = True
+        self._room.set()
+        self._work.set()
+        if self._greenlets:
+            self._greenlets[0].join(timeout=2)
+        gevent.killall(self._greenlets)
+        self._greenlets = []
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def on_room(self) -> None:
+        """A worker became free, or a slice of work was done."""
+        if not self._room.is_set():
+            self._room.set()
+
+    def due_in(self, seconds: float) -> None:
+        """A task will be due this soon: be there."""
+        self._set_alarm(self._clock.monotonic_ms() + round(seconds * 1000))
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._step()
+        except Gone:
+            self._on_gone()
+        except Stopped:
+            pass
+
+    def _step(self) -> None:
+        self._room.clear()
+        want, starting = self._executor.room()
+        if want == 0:
+            self._room.wait()
+            return
+        self._work.clear()
+        claims = self._store.claim(self._lane, want, starting, self._lease_ms)
+        self._clock.anchor(claims.now_ms)
+        if claims.next_due_ms is not None:
+            self._set_alarm(self._clock.to_monotonic(claims.next_due_ms))
+        if claims.rows:
+            self._executor.accept(claims, starting)
+        if len(claims.rows) < 4 * want:
+            # Redis had no more: whatever is submitted from now on brings a token.
+            self._asleep = True
+            self._ask.set()
+            self._work.wait()
+            self._asleep = False
+
+    # Sleeping in Redis
+
+    def _sleep_in_redis(self) -> None:
+        """Beside the fetcher: block on the token for it, only while it sleeps."""
+        failures = 0
+        while not self._stopping:
+            if not self._asleep:
+                self._ask.clear()
+                self._ask.wait()
+                continue
+            try:
+                woken = self._block()
+                failures = 0
+            except WireError:
+                failures += 1
+                gevent.sleep(min(LONGEST_S, FIRST_S * 2 ** min(failures, 10)))
+                continue
+            if woken:
+                self._work.set()
+
+    def _block(self) -> bool:
+        """Whether there may be work: a token came, or the queue is not empty after all."""
+        keys = self._store.keys
+        seconds = random.uniform(SHORTEST_SLEEP_S, LONGEST_SLEEP_S)
+        if self._sleeper.call("BLPOP", keys.wake, f"{seconds:.3f}", timeout_s=seconds + 3):
+            if not self._asleep and not self._executor.has_room():
+                # The alarm brought work meanwhile and nobody is free here: let another have it.
+                self._sleeper.call("RPUSH", keys.wake, "1")
+            return True
+        return bool(self._sleeper.call("EXISTS", keys.ready, keys.delayed))
+
+    # The next due time
+
+    def _set_alarm(self, due_ms: int) -> None:
+        """Ring at this monotonic millisecond, unless an earlier ring is planned already."""
+        due_ms = min(due_ms, self._clock.monotonic_ms() + round(HORIZON_S * 1000))
+        if self._alarm is not None:
+            if self._alarm_ms <= due_ms:
+                return
+            self._alarm.cancel()
+        self._alarm_ms = due_ms
+        self._alarm = self._driver.at(due_ms, self._ring, inline=True)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._work.set()
+        if not self._asleep:
+            # Every worker is busy here. Others may be free: the task must be ready for them.
+            gevent.spawn(self._promote)
+
+    def _promote(self) -> None:
+        try:
+            now_ms, _, next_due_ms = self._store.promote(self._promoter)
+        except WireError as error:
+            log.debug("can not promote: %s", error)
+            self.due_in(1.0)
+            return
+        self._clock.anchor(now_ms)
+        if next_due_ms is not None:
+            self._set_alarm(self._clock.to_monotonic(next_due_ms))

@@ -1,0 +1,135 @@
+"""The heart: a native thread of a child that beats while a handler computes.
+
+- renews the leases of everything the child holds, every third of a lease, and passes on which
+  claims are lost and which tasks cancelled;
+- asks the hub for a sign of life and writes both beats on the board;
+- gives back claimed tasks that have not started, once the hub was silent for a second: one
+  computing handler does not hold back the others.
+
+The thread touches no lock, socket or logger that gevent patched: it writes to the board, takes
+single items out of dicts (one step under the GIL), and tells the hub through an async watcher.
+C code that keeps the GIL stops it as well; then the master renews (``master.py``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from gevent import monkey
+from gevent.hub import get_hub
+
+from ..store import BATCH, Store
+from ..wire import Gone, WireError
+from .board import Board
+from .executor import Executor
+from .plainwire import PlainWire
+
+_start_new_thread = monkey.get_original("_thread", "start_new_thread")
+_sleep = monkey.get_original("time", "sleep")
+
+#: Between two looks, seconds.
+TICK_S = 0.25
+#: A hub silent for this long does not start what is still pending, seconds.
+SILENT_S = 1.0
+
+
+class Heart:
+    """Renews and watches. ``on_word(lost, cancelled)`` is called on the hub."""
+
+    def __init__(
+        self, *, store: Store, wire: PlainWire, owner: str, executor: Executor, board: Board,
+        lease_s: float, on_word: Callable[[list[bytes], list[bytes]], None],
+        on_gone: Callable[[], None], log: Any,
+    ) -> None:
+        self._store, self._wire, self._owner = store, wire, owner
+        self._executor, self._board = executor, board
+        self._lease_s, self._on_word, self._on_gone, self._log = lease_s, on_word, on_gone, log
+        self._words: deque[Callable[[], None]] = deque()
+        self._stopping = False
+        self._async: Any = None
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._board.hub_beat = self._board.heart_beat = time.monotonic()
+        self._async = get_hub().loop.async_()
+        # The watcher must not keep the loop alive by itself.
+        self._async.ref = False
+        self._async.start(self._hear)
+        _start_new_thread(self._beat, ())
+
+    def stop(self) -> None:
+        """No beat after the current one; leases are not renewed any more. Safe twice."""
+        self._stopping = True
+
+    # On the hub
+
+    def _hear(self) -> None:
+        self._board.hub_beat = time.monotonic()
+        while self._words:
+            self._words.popleft()()
+
+    # In the thread
+
+    def _beat(self) -> None:
+        renewed_at = time.monotonic()
+        while not self._stopping:
+            now = time.monotonic()
+            self._board.heart_beat = now
+            self._async.send()
+            try:
+                if now - renewed_at >= self._lease_s / 3:
+                    if self._renew():
+                        renewed_at = now
+                if now - self._board.hub_beat > SILENT_S:
+                    self._give_back()
+            except Gone:
+                self._tell(self._on_gone)
+            except WireError as error:
+                text = str(error)
+                self._tell(lambda text=text: self._log.warning("the heart can not renew: %s", text))
+            except Exception as error:
+                text = repr(error)
+                self._tell(lambda text=text: self._log.error("the heart stumbled: %s", text))
+            _sleep(TICK_S)
+        self._wire.close()
+
+    def _tell(self, word: Callable[[], None]) -> None:
+        if len(self._words) < 1000:
+            self._words.append(word)
+        self._async.send()
+
+    def _renew(self) -> bool:
+        """Renew everything held, 500 a call; True once all is done."""
+        lost: list[bytes] = []
+        cancelled: list[bytes] = []
+        held = self._executor.held_pairs()
+        lease_ms = round(self._lease_s * 1000)
+        for at in range(0, len(held), BATCH):
+            sent_at = time.monotonic()
+            _, gone, stopped = self._store.renew(
+                self._wire, self._owner, held[at:at + BATCH], lease_ms
+            )
+            self._executor.renewed_at = sent_at
+            lost += gone
+            cancelled += stopped
+        if not held:
+            self._executor.renewed_at = time.monotonic()
+        if lost or cancelled:
+            self._tell(lambda: self._on_word(lost, cancelled))
+        return True
+
+    def _give_back(self) -> None:
+        taken = self._executor.take_all_pending()
+        for at in range(0, len(taken), BATCH):
+            self._store.release(self._wire, self._owner, taken[at:at + BATCH])
+        if taken:
+            for uid, _ in taken:
+                self._executor.forget(uid)
+            count = len(taken)
+            self._tell(lambda: self._log.warning(
+                "the hub was silent for over %g s: %d tasks that had not started are given back",
+                SILENT_S, count,
+            ))

@@ -1,0 +1,141 @@
+"""The recorder: writes what runs came to, in batches of whatever gathered meanwhile.
+
+Nothing counts before Redis answered. While it does not, outcomes wait here and their claims are
+renewed by the heart, so that nobody else runs them. A verdict "lost" means that the claim was
+recovered or released: the outcome is dropped, because another run of the task decides now.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import islice
+
+import gevent
+from gevent.event import Event
+
+from .. import message
+from ..store import (
+    BATCH,
+    CANCEL_MEANWHILE,
+    END_CANCELLED,
+    KEPT,
+    LOST,
+    Ending,
+    Failure,
+    Lane,
+    Store,
+)
+from ..wire import Gone
+
+log = logging.getLogger("skedulr.pool")
+
+
+class Recorder:
+    """Finishes and retries. ``on_recorded(uid)`` is called once nothing more is owed for a task."""
+
+    def __init__(
+        self, *, store: Store, lane: Lane, on_gone: Callable[[], None],
+    ) -> None:
+        self._store, self._lane, self._on_gone = store, lane, on_gone
+        self._endings: list[Ending] = []
+        self._failures: list[Failure] = []
+        self._work = Event()
+        self._asleep = True
+        self._greenlet: gevent.Greenlet | None = None
+        self._quiet = Event()
+        self._quiet.set()
+        self.on_recorded: Callable[[bytes], None] = _ignore
+        #: What began since the last call, by uid; read and emptied here.
+        self.started: dict[bytes, bytes] = {}
+        #: Called when a retry is due this soon (seconds): the wheel should know.
+        self.on_retry: Callable[[float], None] = _ignore
+        self.lost = 0
+        self.recorded = 0
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def end(self, ending: Ending) -> None:
+        """A run ended for good."""
+        self._endings.append(ending)
+        if self._asleep:
+            self._wake()
+
+    def fail(self, failure: Failure) -> None:
+        """An attempt failed and is to be tried again."""
+        self._failures.append(failure)
+        if self._asleep:
+            self._wake()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all is written; False where that took longer."""
+        return bool(self._quiet.wait(timeout_s))
+
+    def stop(self) -> None:
+        """End the greenlet; what is unwritten stays so. Safe twice."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
+            self._greenlet = None
+
+    def _wake(self) -> None:
+        self._asleep = False
+        self._quiet.clear()
+        self._work.set()
+
+    def _run(self) -> None:
+        while True:
+            if not self._endings and not self._failures:
+                self._asleep = True
+                self._quiet.set()
+                self._work.clear()
+                self._work.wait()
+            try:
+                if self._endings:
+                    self._finish()
+                if self._failures:
+                    self._retry()
+            except Gone:
+                self._on_gone()
+                return
+            except Exception:
+                log.exception("a batch of outcomes could not be written; it is tried again")
+                gevent.sleep(0.5)
+
+    def _finish(self) -> None:
+        batch = self._endings[:BATCH]
+        started = list(islice(self.started.items(), BATCH))
+        verdicts = self._store.finish(self._lane, batch, started)
+        # Only now: had the call failed, they would still be here.
+        del self._endings[:len(batch)]
+        for uid, _ in started:
+            self.started.pop(uid, None)
+        for ending, verdict in zip(batch, verdicts, strict=True):
+            self._settle(ending.uid, verdict)
+
+    def _retry(self) -> None:
+        batch = self._failures[:BATCH]
+        verdicts = self._store.retry(self._lane, batch)
+        del self._failures[:len(batch)]
+        for failure, verdict in zip(batch, verdicts, strict=True):
+            if verdict == CANCEL_MEANWHILE:
+                self.end(Ending(failure.uid, failure.token, END_CANCELLED, message.entry(
+                    message.CANCELLED, self._lane.owner, 0, 0, "cancelled while it ran"
+                )))
+                continue
+            self._settle(failure.uid, verdict)
+            if verdict == KEPT:
+                self.on_retry(failure.delay_ms / 1000)
+
+    def _settle(self, uid: bytes, verdict: str) -> None:
+        if verdict == LOST:
+            self.lost += 1
+            log.warning("the claim of task %s was lost: its outcome is dropped", uid.decode())
+        else:
+            self.recorded += 1
+        self.on_recorded(uid)
+
+
+def _ignore(value: object) -> None:
+    """Until someone listens."""

@@ -1,0 +1,79 @@
+"""The sweeper: what every child does for its whole pool now and then, through the wheel.
+
+It gives back what expired leases hold, and forgets the oldest records. Any number of children may
+do it at once; each step is one bounded script.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..hub.driver import Driver, Repeat
+from ..store import BATCH, Store
+from ..wire import Wire, WireError
+
+log = logging.getLogger("skedulr.pool")
+
+#: Between two sweeps for expired leases, seconds: a dead host's tasks are back in lease + 5 s.
+RECOVER_S = 4.0
+#: Between two trims of old records, seconds.
+TRIM_S = 60.0
+#: How many pages of records one trim forgets at most, so that it never holds up the queue.
+MOST_PAGES = 20
+
+
+class Sweeper:
+    """Sweeps one pool. ``keep`` is (age in seconds, most ended records, most dead ones)."""
+
+    def __init__(
+        self, *, store: Store, wire: Wire, driver: Driver, lease_s: float,
+        keep: tuple[float, int, int],
+    ) -> None:
+        self._store, self._wire, self._driver = store, wire, driver
+        self._lease_s, self._keep = lease_s, keep
+        self._repeats: list[Repeat] = []
+
+    def start(self) -> None:
+        """Sweep from now on."""
+        recover_s = min(RECOVER_S, self._lease_s)
+        self._repeats = [
+            self._driver.every(recover_s, self.recover, jitter=0.2, internal=True),
+            self._driver.every(TRIM_S, self.trim, jitter=0.2, internal=True),
+        ]
+
+    def stop(self) -> None:
+        """No more sweeps. Safe twice."""
+        for repeat in self._repeats:
+            repeat.cancel()
+
+    def recover(self) -> int:
+        """Give back what expired leases hold; how many tasks."""
+        lease_ms = round(self._lease_s * 1000)
+        gap_ms = round(3 * min(RECOVER_S, self._lease_s) * 1000)
+        total = 0
+        more = True
+        while more:
+            try:
+                uids, more = self._store.recover(self._wire, lease_ms, gap_ms)
+            except WireError as error:
+                log.debug("can not sweep: %s", error)
+                return total
+            total += len(uids)
+        if total:
+            log.warning("%d tasks of dead processes are back in the queue", total)
+        return total
+
+    def trim(self) -> int:
+        """Forget old records; how many."""
+        age_s, most_done, most_dead = self._keep
+        total = 0
+        for _ in range(MOST_PAGES):
+            try:
+                count = self._store.trim(self._wire, round(age_s * 1000), most_done, most_dead)
+            except WireError as error:
+                log.debug("can not trim: %s", error)
+                break
+            total += count
+            if count < BATCH:
+                break
+        return total
