@@ -155,7 +155,10 @@ class Driver:
     def _launch(self, died_of: object = None) -> None:
         self._greenlet = greenlet = gevent.Greenlet(self._run, died_of)
         greenlet.link(self._on_end)
-        greenlet.start_later(RESTART_PAUSE_S if self._deaths_in_a_row > 1 else 0)
+        if self._deaths_in_a_row > 1:
+            greenlet.start_later(RESTART_PAUSE_S)
+        else:
+            greenlet.start()
 
     def _on_end(self, greenlet: gevent.Greenlet) -> None:
         died_of = greenlet.exception or greenlet.value
