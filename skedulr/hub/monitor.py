@@ -22,6 +22,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import gevent
 from gevent import monkey
 from greenlet import getcurrent, greenlet
 
@@ -149,7 +150,6 @@ def greenlet_stacks() -> str:
 
 
 def _greenlets() -> list[Any]:
-    """Those alive, the outermost first: mains and hubs, then in the order they were made."""
     return [one for one in gc.get_objects() if isinstance(one, greenlet) and not one.dead]
 
 
@@ -160,10 +160,12 @@ def _greenlet_block(one: Any) -> str:
 
 
 def _name(one: Any) -> str:
-    try:
+    """Without the arguments that gevent's own repr shows: a dump must not give a task's away."""
+    if not isinstance(one, gevent.Greenlet):
         return repr(one)
-    except Exception:  # a repr shows arguments, and theirs is anybody's code
-        return f"<{type(one).__name__} at {id(one):#x}>"
+    function = getattr(one, "_run", None)
+    what = getattr(function, "__qualname__", type(function).__name__)
+    return f'<{type(one).__name__} "{one.name}": {what}>'
 
 
 def _format(frame: FrameType) -> str:
