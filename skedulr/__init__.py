@@ -41,17 +41,19 @@ if TYPE_CHECKING:
     cancel = _default.cancel
     configure = _default.configure
     get = _default.get
+    on = _default.on
     remote = _default.remote
     stats = _default.stats
     submit = _default.submit
     submit_iter = _default.submit_iter
     submit_many = _default.submit_many
     task = _default.task
+    use = _default.use
     wait = _default.wait
 
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait", "stats",
-    "configure", "Skedulr", "Task", "Call", "Handle",
+    "use", "on", "configure", "Skedulr", "Task", "Call", "Handle",
     "current_task", "task_id",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
     "SkedulrError", "ConfigError", "PayloadError", "PayloadTooLarge", "DuplicateTask", "QueueFull",
@@ -67,7 +69,7 @@ _MODULES = {
 }
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait", "stats",
-    "configure",
+    "use", "on", "configure",
 ))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from . import config as configuration
 from . import options, tasks
 from .errors import ConfigError, SkedulrError
+from .hooks import Hooks
 from .tasks import Call, Registry, Task
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
     from .client import Client
     from .handles import Handle
+    from .middleware import Middleware
     from .options import Options
+
+    F = TypeVar("F", bound=Callable[..., Any])
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +42,8 @@ class Skedulr:
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.tasks = Registry()
+        self.hooks = Hooks()
+        self.middleware: list[Middleware] = []
         self._settings: dict[str, Any] = {}
         self._client: Client | None = None
         self.configure(url=url, **settings)
@@ -97,6 +103,15 @@ class Skedulr:
         return Task(
             app=self, name=tasks.check_task_name(name), function=None, defaults={}, own=own
         )
+
+    def use(self, *middleware: Middleware) -> None:
+        """Put ``middleware`` around every run of this app's tasks, first given outermost."""
+        self.middleware += middleware
+
+    def on(self, event: str) -> Callable[[F], F]:
+        """A decorator: have the function called at each ``"success"``, ``"retry"``, ``"dead"`` or
+        ``"child_start"``; see ``skedulr.hooks`` for what it is called with."""
+        return self.hooks.on(event)
 
     # Submitting
 

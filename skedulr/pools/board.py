@@ -19,6 +19,8 @@ _HEAD = 8 * len(FIELDS)
 #: A worker's slot: the length of the uid, then the uid.
 _SLOT = 208
 NOBODY = -1
+#: The number of the field that is written at each switch of greenlets.
+ON_CPU = FIELDS.index("on_cpu")
 
 
 def _field(index: int) -> property:

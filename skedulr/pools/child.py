@@ -31,7 +31,6 @@ from ..hub.driver import Driver
 from ..hub.monitor import Monitor, greenlet_stacks
 from ..keys import PoolKeys
 from ..store import BATCH, Lane, Store
-from ..tasks import Registry
 from ..wire import Wire, WireError
 from ..wires import SharedWire
 from .board import Board
@@ -96,12 +95,12 @@ class Child:
         unblock()
         _die_with_parent()
         try:
-            registry = load_modules(self.config.modules)
+            self.app = load_modules(self.config.modules)
         except BaseException:
             # The user's own mistake: their traceback, nothing of ours around it.
             traceback.print_exc()
             return CANNOT_BOOT
-        self._compose(registry)
+        self._compose()
         self._start()
         gevent.spawn(self._listen)
         self._ending.wait()
@@ -109,7 +108,7 @@ class Child:
 
     # Boot
 
-    def _compose(self, registry: Registry) -> None:
+    def _compose(self) -> None:
         spec, config = self.spec, self.config
         pool, owner = spec.pool.name, spec.owner
         store = Store(PoolKeys(config.namespace, pool))
@@ -123,7 +122,7 @@ class Child:
             lane=Lane(Wire(spec.url, name=f"{name}:finish"), owner, self.patience.ride_out),
         )
         self.executor = Executor(
-            pool=pool, owner=owner, registry=registry, recorder=self.recorder, driver=self.driver,
+            pool=pool, owner=owner, app=self.app, recorder=self.recorder, driver=self.driver,
             clock=clock, board=self.board,
             limits=Limits(spec.workers, config.lease, config.result_limit, config.unknown_after),
         )
@@ -159,6 +158,7 @@ class Child:
         self.board.ready = 1
         self.log.info("pool %s: %d workers ready, pid %d", self.spec.pool.name,
                       self.spec.workers, os.getpid())
+        self.app.hooks.fire("child_start", self.spec.pool.name)
 
     # Work
 
@@ -237,8 +237,8 @@ class Child:
             self.executor.forget(uid)
 
 
-def load_modules(modules: Iterable[str]) -> Registry:
-    """Import the tasks' modules in order; the registry that is served.
+def load_modules(modules: Iterable[str]) -> application.Skedulr:
+    """Import the tasks' modules in order; the app that is served.
 
     ``MODULE:ATTR`` names the app to serve; else it is the only ``Skedulr`` found in the modules,
     else the default app.
@@ -263,8 +263,8 @@ def load_modules(modules: Iterable[str]) -> Registry:
             if isinstance(value, application.Skedulr) and value not in found
         ]
     if named is not None:
-        return named.tasks
-    return found[0].tasks if len(found) == 1 else application.default.tasks
+        return named
+    return found[0] if len(found) == 1 else application.default
 
 
 def _die_with_parent() -> None:

@@ -16,7 +16,7 @@ import logging
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import Context as Variables
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -24,17 +24,19 @@ from functools import partial
 from typing import Any
 
 from gevent.hub import get_hub
-from greenlet import greenlet
+from greenlet import greenlet, settrace
 
 from .. import message, payload, retries
+from ..app import Skedulr
 from ..clock import Clock
 from ..context import Context, running
 from ..errors import PayloadError, Reject, Retry, TaskCancelled, TaskTimeout
 from ..errortext import describe, forget
 from ..hub.driver import Driver
+from ..middleware import Step, compose
 from ..store import END_CANCELLED, END_DEAD, END_EXPIRED, END_SUCCEEDED, Claims, Ending, Failure
-from ..tasks import MAX_RETRIES, Registry, Task
-from .board import NOBODY, Board
+from ..tasks import MAX_RETRIES, Task
+from .board import NOBODY, ON_CPU, Board
 from .recorder import Recorder
 
 log = logging.getLogger("skedulr.task")
@@ -102,14 +104,16 @@ class Executor:
     """Runs tasks on up to ``limits.workers`` greenlets."""
 
     def __init__(
-        self, *, pool: str, owner: str, registry: Registry, recorder: Recorder, driver: Driver,
+        self, *, pool: str, owner: str, app: Skedulr, recorder: Recorder, driver: Driver,
         clock: Clock, board: Board, limits: Limits,
     ) -> None:
         self.pool, self.owner = pool, owner
-        self._registry, self._recorder, self._driver = registry, recorder, driver
+        self._app, self._recorder, self._driver = app, recorder, driver
         self._clock, self._board, self.limits = clock, board, limits
         self._success_head = message.success_head(owner)
         self._variables: Variables = copy_context()
+        self._steps: dict[str, Step] = {}
+        self._slots: dict[Any, int] = {}
         self._idle: list[Worker] = []
         self._size = 0
         self._by_place: deque[Claimed] = deque()
@@ -136,6 +140,7 @@ class Executor:
     def start(self) -> None:
         """Make the workers."""
         self._hub = get_hub()
+        settrace(self._trace)
         self.resize(self.limits.workers)
 
     def resize(self, workers: int) -> None:
@@ -272,8 +277,14 @@ class Executor:
             self._hire(worker)
         worker.greenlet.switch()
 
+    def _trace(self, event: str, between: tuple[Any, Any]) -> None:
+        """At each switch: note on the board whose worker has the CPU, so that a death is charged
+        to the task that was running and to no other."""
+        self._board.numbers[ON_CPU] = self._slots.get(between[1], NOBODY)
+
     def _hire(self, worker: Worker) -> None:
         worker.greenlet = greenlet(partial(self._work, worker), self._hub)
+        self._slots[worker.greenlet] = worker.slot
         worker.weakrefs = weakref.getweakrefcount(worker.greenlet)
 
     def _work(self, worker: Worker) -> None:
@@ -281,6 +292,7 @@ class Executor:
         slice_ends = time.monotonic() + SLICE_S
         while True:
             if worker.slot >= self._size:
+                self._slots.pop(worker.greenlet, None)
                 return
             claimed = self._take()
             if claimed is None:
@@ -293,6 +305,7 @@ class Executor:
             if weakref.getweakrefcount(worker.greenlet) != worker.weakrefs:
                 # The task left greenlet-locals behind. They end with the greenlet, so that the
                 # next task finds none.
+                self._slots.pop(worker.greenlet, None)
                 worker.greenlet = None
                 self._idle.append(worker)
                 self._wake_workers()
@@ -346,7 +359,7 @@ class Executor:
             self._bury(run, "PayloadError", f"the stored call can not be read: {error}")
             return
         run.name = name
-        task = self._registry.get(name)
+        task = self._app.tasks.get(name)
         if task is None:
             self._bury(run, "UnknownTask", f"no task {name!r} is registered in pool {self.pool!r}")
             return
@@ -369,15 +382,20 @@ class Executor:
         if timeout_s is not None:
             run.context.deadline = time.monotonic() + timeout_s
             run.entry = self._driver.after(timeout_s, partial(self._time_out, run), inline=True)
-        self._call(run, task, args, kwargs)
+        self._call(run, task)
 
-    def _call(
-        self, run: Run, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any]
-    ) -> None:
-        assert task.function is not None
+    def _step(self, task: Task[..., Any]) -> Step:
+        """The task's function with the app's middleware around it, made once a task."""
+        step = self._steps.get(task.name)
+        if step is None:
+            assert task.function is not None
+            step = self._steps[task.name] = compose(self._app.middleware, task.function)
+        return step
+
+    def _call(self, run: Run, task: Task[..., Any]) -> None:
         try:
             # A copy per run: what one task sets, the next one does not see.
-            result = self._variables.copy().run(_inside, run.context, task.function, args, kwargs)
+            result = self._variables.copy().run(_inside, run.context, self._step(task))
         except BaseException as error:
             self._failed(run, error)
             return
@@ -395,6 +413,8 @@ class Executor:
             run.claimed.uid, run.claimed.token, END_SUCCEEDED,
             message.success(self._success_head, run.attempt, run.started_ms, encoded),
         ))
+        if self._app.hooks.has("success"):
+            self._app.hooks.fire("success", run.context, result)
 
     # Outcomes
 
@@ -431,10 +451,13 @@ class Executor:
             described[1][:200].replace("\n", " "),
             "to the dead-letter queue" if delay_s is None else f"again in {delay_s:.3g} s",
         )
-        forget(error)
         if delay_s is None:
             self._end(run, END_DEAD, message.DEAD, described)
+            self._app.hooks.fire("dead", run.context, error)
+            forget(error)
             return
+        self._app.hooks.fire("retry", run.context, error, delay_s)
+        forget(error)
         self._recorder.fail(Failure(
             run.claimed.uid, run.claimed.token, round(delay_s * 1000),
             message.entry(
@@ -463,6 +486,7 @@ class Executor:
     def _bury(self, run: Run, kind: str, text: str) -> None:
         log.error("task %s/%s is dead: %s", self.pool, run.claimed.uid.decode(), text)
         self._end(run, END_DEAD, message.DEAD, [kind, text, ""])
+        self._app.hooks.fire("dead", run.context, Reject(text))
 
     def _end(self, run: Run, end: str, kind: int, value: Any) -> None:
         self._recorder.end(Ending(
@@ -475,11 +499,9 @@ class Executor:
         return self._clock.redis_ms() > since + expires_s * 1000
 
 
-def _inside(
-    context: Context, function: Callable[..., Any], args: list[Any], kwargs: Mapping[str, Any]
-) -> Any:
+def _inside(context: Context, step: Step) -> Any:
     running.set(context)
-    return function(*args, **kwargs)
+    return step(context)
 
 
 def _read_header(header: bytes) -> tuple[int, int, int, int]:
