@@ -12,6 +12,7 @@ Anything else Redis says is a fault of ours and comes as redis-py's own ``Respon
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from redis import exceptions
@@ -109,6 +110,29 @@ class Wire:
             raise self._judged(error) from error
         except BaseException:
             # A kill or a time-out of the greenlet in mid-command leaves half a reply behind.
+            self.close()
+            raise
+
+    def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Send harmless commands in one go and return their answers, in order.
+
+        For looking only: after an error nothing is known of the commands behind it. Raises the
+        errors named above.
+        """
+        connection = self._connection or self._connect()
+        sent = False
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            sent = True
+            return [connection.read_response() for _ in commands]
+        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+            self.close()
+            raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
+        except exceptions.ResponseError as error:
+            # The answers behind this one are still to come: they must not be taken for others.
+            self.close()
+            raise self._judged(error) from error
+        except BaseException:
             self.close()
             raise
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,3 +55,8 @@ class SharedWire(Wire):
         """As ``Wire.call``, after those who came before."""
         with self._turn:
             return super().call(*command, timeout_s=timeout_s)
+
+    def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """As ``Wire.calls``, after those who came before."""
+        with self._turn:
+            return super().calls(commands)
