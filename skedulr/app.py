@@ -172,9 +172,7 @@ class Skedulr:
 
     def stats(self) -> dict[str, Any]:
         """Counts of the whole namespace and of each pool."""
-        pools = self.client.pools()
-        names = ("queued", "scheduled", "running", "dead", "succeeded", "failed")
-        return {**{name: sum(pool[name] for pool in pools) for name in names}, "pools": pools}
+        return self.client.overview().stats()
 
     # Inside
 

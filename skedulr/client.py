@@ -16,7 +16,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
-from . import message, options, queries
+from . import counts, message, options, queries
 from .committer import Committer, Parcel, unavailable
 from .errors import (
     BulkError,
@@ -228,15 +228,13 @@ class Client:
             raise _not_found(id)
         return was != "ended"
 
-    def pools(self) -> list[dict[str, Any]]:
-        """Every pool's counts."""
-        def look(wire: Wire) -> list[dict[str, Any]]:
-            return [
-                {"name": name, **self._queries(name).counts(wire)}
-                for name in queries.pool_names(wire, self.space)
-            ]
+    def overview(self) -> counts.Overview:
+        """All pools and nodes in numbers, now."""
+        return self._ask(lambda wire: counts.look(wire, self.config.namespace))
 
-        return self._ask(look)
+    def pools(self) -> list[dict[str, Any]]:
+        """Every pool in numbers: the form DESIGN calls "pool"."""
+        return self.overview().pools
 
     def page(
         self, *, state: str | None = None, pool: str = "default", limit: int = 50,
