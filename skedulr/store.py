@@ -4,8 +4,8 @@ A method takes the connection (or numbered lane) it is to use, fills in the keys
 header names, and gives back plain values. It repeats nothing itself: ``Lane`` repeats a numbered
 call until it is answered, everything else is the caller's to decide.
 
-What each method promises: it is one atomic step; ``claim``, ``finish`` and ``retry`` may be repeated
-by number; ``submit`` by id; the others may run twice without harm.
+What each method promises: it is one atomic step; ``claim``, ``finish`` and ``retry`` may be
+repeated by number; ``submit`` by id; the others may run twice without harm.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ ON_CPU = FIELDS.index("on_cpu")
 
 def _field(index: int) -> property:
     def read(board: Board) -> float:
-        return board.numbers[index]
+        return float(board.numbers[index])
 
     def write(board: Board, value: float) -> None:
         board.numbers[index] = value

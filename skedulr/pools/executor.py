@@ -118,6 +118,8 @@ class Executor:
         self._size = 0
         self._by_place: deque[Claimed] = deque()
         self._waking = False
+        #: Whether pending tasks wait for a renewal to tell that they are still ours.
+        self.in_doubt = False
         self._taken_since = 0
         self._closed = False
         #: What waits for a worker, by uid. Whoever pops an item has it.
@@ -144,7 +146,7 @@ class Executor:
         self.resize(self.limits.workers)
 
     def resize(self, workers: int) -> None:
-        """Have ``workers`` workers. Running tasks are left alone: those too many leave when free."""
+        """Have ``workers`` workers. Those too many leave when they have nothing to run."""
         before, self._size = self._size, workers
         self._board.workers = workers
         for slot in range(before, workers):
@@ -262,7 +264,7 @@ class Executor:
     # Working
 
     def _wake_workers(self) -> None:
-        if self.pending and self._idle and not self._waking:
+        if self.pending and self._idle and not self._waking and not self.in_doubt:
             self._waking = True
             self._hub.loop.run_callback(self._wake_one)
 
@@ -318,14 +320,21 @@ class Executor:
 
     def _take(self) -> Claimed | None:
         by_place, pending = self._by_place, self.pending
+        if by_place and time.monotonic() - self.renewed_at >= self.limits.lease_s:
+            # No renewal got through for a whole lease: what is pending may be another's by now.
+            # The next renewal tells; until then nothing is started.
+            self.in_doubt = True
+            return None
         while by_place:
             claimed = by_place.popleft()
             if pending.pop(claimed.uid, None) is claimed:
-                if time.monotonic() - self.renewed_at < self.limits.lease_s:
-                    return claimed
-                # It may be another's by now. The next renewal tells; until then nobody starts it.
-                self.forget(claimed.uid)
+                return claimed
         return None
+
+    def resume(self) -> None:
+        """A renewal got through: what is still pending is ours."""
+        self.in_doubt = False
+        self._wake_workers()
 
     def _one(self, worker: Worker, claimed: Claimed) -> None:
         uid = claimed.uid
@@ -393,6 +402,7 @@ class Executor:
         return step
 
     def _call(self, run: Run, task: Task[..., Any]) -> None:
+        assert run.context is not None
         try:
             # A copy per run: what one task sets, the next one does not see.
             result = self._variables.copy().run(_inside, run.context, self._step(task))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gevent import monkey
@@ -49,6 +50,7 @@ class Heart:
         self._lease_s, self._on_word, self._on_gone, self._log = lease_s, on_word, on_gone, log
         self._words: deque[Callable[[], None]] = deque()
         self._stopping = False
+        self._troubled = False
         self._async: Any = None
 
     def start(self) -> None:
@@ -80,19 +82,20 @@ class Heart:
             self._board.heart_beat = now
             self._async.send()
             try:
-                if now - renewed_at >= self._lease_s / 3:
-                    if self._renew():
-                        renewed_at = now
+                if now - renewed_at >= self._lease_s / 3 and self._renew():
+                    renewed_at = now
                 if now - self._board.hub_beat > SILENT_S:
                     self._give_back()
             except Gone:
                 self._tell(self._on_gone)
             except WireError as error:
-                text = str(error)
-                self._tell(lambda text=text: self._log.warning("the heart can not renew: %s", text))
+                if not self._troubled:
+                    self._tell(partial(
+                        self._log.warning, "can not renew leases (%s); trying again", str(error)
+                    ))
+                self._troubled = True
             except Exception as error:
-                text = repr(error)
-                self._tell(lambda text=text: self._log.error("the heart stumbled: %s", text))
+                self._tell(partial(self._log.error, "the heart stumbled: %r", error))
             _sleep(TICK_S)
         self._wire.close()
 
@@ -117,8 +120,13 @@ class Heart:
             cancelled += stopped
         if not held:
             self._executor.renewed_at = time.monotonic()
+        if self._troubled:
+            self._troubled = False
+            self._tell(partial(self._log.info, "leases are renewed again"))
+        if self._executor.in_doubt:
+            self._tell(self._executor.resume)
         if lost or cancelled:
-            self._tell(lambda: self._on_word(lost, cancelled))
+            self._tell(partial(self._on_word, lost, cancelled))
         return True
 
     def _give_back(self) -> None:
@@ -128,8 +136,8 @@ class Heart:
         if taken:
             for uid, _ in taken:
                 self._executor.forget(uid)
-            count = len(taken)
-            self._tell(lambda: self._log.warning(
+            self._tell(partial(
+                self._log.warning,
                 "the hub was silent for over %g s: %d tasks that had not started are given back",
-                SILENT_S, count,
+                SILENT_S, len(taken),
             ))
