@@ -18,8 +18,9 @@ local want, starting, lease = math.min(tonumber(ARGV[3]), 500), tonumber(ARGV[4]
 local token = owner .. ':' .. ARGV[2]
 local now = now_ms()
 
+-- The tasks' headers, or nil where no task here has one.
 local function headers_of(ids)
-  if #ids == 0 or redis.call('EXISTS', info) == 0 then return {} end
+  if #ids == 0 or redis.call('EXISTS', info) == 0 then return nil end
   return redis.call('HMGET', info, unpack(ids))
 end
 
@@ -33,7 +34,8 @@ local function answer(ids, places, bodies, headers)
   end
   for i, id in ipairs(ids) do
     local n = 4 * i
-    reply[n], reply[n + 1], reply[n + 2], reply[n + 3] = id, places[i], bodies[i], headers[i] or ''
+    reply[n], reply[n + 1], reply[n + 2], reply[n + 3] =
+      id, places[i], bodies[i], headers and headers[i] or ''
   end
   return reply
 end
@@ -64,14 +66,14 @@ end
 -- id without a body is nobody's task: it is set aside and shown (doctor), and the rest goes on.
 local function pop(from, limit)
   local popped = redis.call('ZPOPMIN', from, limit)
-  local named, ids, places, sound = {}, {}, {}, {}
-  for i = 1, #popped, 2 do named[#named + 1] = popped[i] end
+  local named, ids, places, sound, n = {}, {}, {}, {}, 0
+  for i = 1, #popped / 2 do named[i] = popped[2 * i - 1] end
   if #named == 0 then return false, ids, places, sound end
   for i, body in ipairs(redis.call('HMGET', tasks, unpack(named))) do
     if body then
-      local n = #ids + 1
-      -- A score may come as 1.75e+15.
-      ids[n], places[n], sound[n] = named[i], whole(tonumber(popped[2 * i])), body
+      n = n + 1
+      -- A server may write a score as 1.75e+15.
+      ids[n], places[n], sound[n] = named[i], whole(popped[2 * i]), body
     else
       redis.call('HSET', broken, named[i], 'ready without a body')
     end
@@ -79,21 +81,26 @@ local function pop(from, limit)
   return true, ids, places, sound
 end
 
+-- A task that is unique until it starts lets the next one in.
+local function release_started(ids, headers)
+  local at_once = {}
+  for i = 1, math.min(#ids, starting) do at_once[i] = ids[i] end
+  release_locks(unique, at_once, headers, function(mode) return mode == 's' end)
+end
+
 local function lease_out(ids, places, headers, suspected)
-  local expiries, held, until_ms, at_once = {}, {}, whole(now + lease), {}
+  local mark, until_ms, expiries, held = suspected and ' s' or '', whole(now + lease), {}, {}
+  local before, at_once, later = token .. ' ', ' ' .. whole(now) .. mark, ' 0' .. mark
   for i, id in ipairs(ids) do
-    local started = i <= starting and whole(now) or '0'
-    if i <= starting then at_once[i] = id end
     expiries[2 * i - 1], expiries[2 * i] = until_ms, id
-    held[2 * i - 1], held[2 * i] = id, claim_text(token, places[i], started, suspected)
+    held[2 * i - 1], held[2 * i] = id, before .. places[i] .. (i <= starting and at_once or later)
   end
   redis.call('ZADD', leases, unpack(expiries))
   redis.call('HSET', claims, unpack(held))
   redis.call('SADD', owned, unpack(ids))
   -- The set goes when it is empty and comes back without its expiry.
   redis.call('EXPIRE', owned, 86400)
-  -- A task that is unique until it starts lets the next one in.
-  release_locks(unique, at_once, headers, function(mode) return mode == 's' end)
+  if headers then release_started(ids, headers) end
 end
 
 local stored, last_suspect = repeated(own, 'claim', number)

@@ -1,6 +1,6 @@
-"""Drives the scripts of one pool the way store.py does, and shows everything Redis holds after it.
+"""Drives the scripts of one pool as store.py does, and shows everything Redis holds after it.
 
-``Scripts`` has a method per script; each gives the script's reply with ids as text, bodies as bytes.
+``Scripts`` has a method per script; each gives its reply with ids as text and bodies as bytes.
 Every reply begins with Redis time, so a test can write down the exact state it expects::
 
     stored = pool.submit(task("a"))

@@ -1,0 +1,128 @@
+"""The rules that every script keeps, read off its text."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from skedulr import redis_scripts
+from skedulr.keys import PER_OWNER, SINGLE
+from skedulr.redis_scripts import names, script
+
+HERE = Path(__file__).parent
+INCLUDES = sorted(
+    entry.name.removesuffix(".lua")
+    for entry in files(redis_scripts).joinpath("includes").iterdir()
+    if entry.name.endswith(".lua")
+)
+
+
+def source(name: str) -> str:
+    return files(redis_scripts).joinpath(f"{name}.lua").read_text("utf-8")
+
+
+def code(text: str) -> str:
+    return re.sub(r"--.*", "", text)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_header_says_purpose_keys_arguments_and_returns_in_this_order(name: str) -> None:
+    header = source(name).partition("-- include:")[0].partition("\nlocal ")[0]
+    assert re.findall(r"^-- ([A-Z]+)  ", header, re.MULTILINE) == [
+        "PURPOSE", "KEYS", "ARGV", "RETURNS"
+    ]
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_keys_of_the_header_are_the_keys_the_script_unpacks(name: str) -> None:
+    unpacked = re.search(r"^local ([\w\s,]+?)\s*=\s*unpack\(KEYS\)", source(name), re.MULTILINE)
+    assert unpacked, "the first statement names all keys"
+    assert tuple(re.split(r",\s*", unpacked[1].strip())) == script(name).keys
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_key_is_one_of_keys_py_and_is_used(name: str) -> None:
+    body = code(source(name)).partition("unpack(KEYS)")[2]
+    for key in script(name).keys:
+        assert key in SINGLE + PER_OWNER
+        assert re.search(rf"\b{key}\b", body), f"{key} is taken and not used"
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_script_uses_what_fakeredis_or_a_cluster_lacks(name: str) -> None:
+    text = code(script(name).text)
+    for word in ("cmsgpack", "cjson", "struct.", "bit.", "redis.pcall", "redis.setresp", "#!lua"):
+        assert word not in text
+    assert "KEYS[" not in text, "keys have names"
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_key_is_built_in_a_script(name: str) -> None:
+    for command, first in re.findall(
+        r"redis\.call\(\s*'([A-Z]+)'(?:,\s*([^,)]+))?", code(script(name).text)
+    ):
+        if command not in ("PUBLISH", "TIME"):
+            assert re.fullmatch(r"(k\.)?[a-z_]+", first), (command, first)
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_script_loops_without_a_bound_or_reads_a_whole_key(name: str) -> None:
+    text = code(script(name).text)
+    assert not re.search(r"\b(while|repeat|goto)\b", text)
+    for loop in re.findall(r"\bfor (.+?) do\b", text):
+        assert re.search(r"in (ipairs|string\.gmatch)\(|^\w+ = [\w-]+, ", loop), loop
+    commands = set(re.findall(r"redis\.call\(\s*'([A-Z]+)'", text))
+    assert not commands & {
+        "KEYS", "SCAN", "HSCAN", "SSCAN", "ZSCAN", "HGETALL", "HKEYS", "HVALS", "SMEMBERS", "LRANGE",
+        "FLUSHALL", "FLUSHDB",
+    }
+    for call in re.findall(r"redis\.call\('ZRANGEBYSCORE'.*?\)\n", text, re.DOTALL):
+        assert "LIMIT" in call, call
+    for call in re.findall(r"redis\.call\('Z(?:REV)?RANGE',.*?\)\n", text, re.DOTALL):
+        assert "0, 0" in call, call
+
+
+@pytest.mark.parametrize("name", names())
+def test_numbers_become_text_through_whole(name: str) -> None:
+    for line in code(source(name)).splitlines():
+        assert not re.search(r"\bnow( [+-] \w+)? \.\.|\.\. now\b|tostring\(", line), line
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_script_has_its_test_file(name: str) -> None:
+    assert (HERE / f"test_{name}_script.py").is_file()
+
+
+@pytest.mark.parametrize("name", INCLUDES)
+def test_an_include_gets_all_it_needs_as_arguments(name: str) -> None:
+    text = code(source(f"includes/{name}"))
+    assert "KEYS" not in text
+    assert "ARGV" not in text
+
+
+@pytest.mark.parametrize("name", INCLUDES)
+def test_an_include_is_used_and_brings_its_own_includes(name: str) -> None:
+    assert any(f"-- include: {name}\n" in source(one) for one in names()) or any(
+        f"-- include: {name}\n" in source(f"includes/{one}") for one in INCLUDES
+    )
+    own = redis_scripts._expand(source(f"includes/{name}"), {}, (name,))
+    made = set(re.findall(r"local function (\w+)", own)) | set(re.findall(r"local (\w+) =", own))
+    for called in re.findall(r"(?<![.\w:])([a-z]\w+)\(", code(source(f"includes/{name}"))):
+        known = ("unpack", "ipairs", "tonumber", "error", "function", "let_go", "change", "string")
+        assert called in made or called in known, f"{called} comes from elsewhere"
+
+
+@pytest.mark.parametrize("name", names())
+def test_an_include_stands_in_a_script_once(name: str) -> None:
+    made = re.findall(r"^local function (\w+)", script(name).text, re.MULTILINE)
+    assert len(made) == len(set(made))
+
+
+def test_includes_that_go_in_a_circle_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {"includes/one.lua": "-- include: two\n", "includes/two.lua": "-- include: one\n"}
+    monkeypatch.setattr(redis_scripts, "_read", texts.__getitem__)
+    with pytest.raises(ValueError, match="one -> two -> one"):
+        redis_scripts._expand("-- include: one\n", {}, ())
