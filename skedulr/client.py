@@ -228,6 +228,13 @@ class Client:
             raise _not_found(id)
         return was != "ended"
 
+    def ask(self, look: Callable[[Wire], T]) -> T:
+        """What ``look(wire)`` finds; for questions and steps that may run twice.
+
+        Raises StorageUnavailable.
+        """
+        return self._ask(look)
+
     def overview(self) -> counts.Overview:
         """All pools and nodes in numbers, now."""
         return self._ask(lambda wire: counts.look(wire, self.config.namespace))
