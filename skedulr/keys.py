@@ -103,6 +103,10 @@ class SpaceKeys:
         self.nodes = prefix + "nodes"
         #: HASH task name -> pool and defaults (msgpack), published by children.
         self.names = prefix + "names"
+        #: HASH of what masters share for their UI: the secret that signs sessions and forms.
+        self.ui = prefix + "ui"
+        #: LIST of changes made through the UI, newest first, bounded (msgpack).
+        self.audit = prefix + "audit"
         self._prefix = prefix
 
     def ended(self, client: str) -> str:
