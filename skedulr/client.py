@@ -6,17 +6,16 @@ committer per pool, questions through a few shared connections, waits through on
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
 from typing import Any, TypeVar
 
 from . import counts, message, options, queries
+from .bulk import Bulk
 from .committer import Committer, Parcel, unavailable
 from .errors import (
     BulkError,
@@ -24,14 +23,14 @@ from .errors import (
     DuplicateTask,
     QueueFull,
     ResultTimeout,
-    SkedulrError,
     StorageUnavailable,
     TaskFailed,
     TaskNotFound,
 )
 from .handles import Handle
 from .keys import PoolKeys, SpaceKeys, split_id
-from .store import BATCH, DUPLICATE, FULL, Store, Submission
+from .prepare import prepare
+from .store import DUPLICATE, FULL, TAKEN, Store, Submission
 from .tasks import Call
 from .uids import Uids
 from .waiting import Listener, wait_for
@@ -102,20 +101,17 @@ class Client:
     def submit(self, call: Call[Any]) -> Handle[Any]:
         """Store one call. Returns after Redis has acknowledged it."""
         pool, submission = self._prepare(call)
-        parcel = self._post(pool, [submission])
-        verdict = parcel.wait()
-        return self._handle(pool, submission.uid, verdict)
+        return self._settle(pool, self._post(pool, [submission]), 0)
 
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Handle[Any]]:
-        """Store calls, 500 at a time; their handles in order.
+        """Store calls, 500 a round trip; their handles in order.
 
         Raises BulkError with what was stored before, where one in the middle can not be.
         """
         handles: list[Handle[Any]] = []
         try:
-            for handle in self._stream(calls):
-                handles.append(handle)
-        except SkedulrError as error:
+            handles.extend(self._bulk().run(calls))
+        except Exception as error:
             raise BulkError(
                 f"{len(handles):,} calls are stored, then: {error}", list(handles), len(handles)
             ) from error
@@ -123,62 +119,13 @@ class Client:
 
     def submit_iter(self, calls: Iterable[Call[Any]]) -> Iterator[str]:
         """Store calls as they come, in constant memory; yields each id once it is stored."""
-        for handle in self._stream(calls):
-            yield handle.id
+        return (handle.id for handle in self._bulk().run(calls))
 
-    def _stream(self, calls: Iterable[Call[Any]]) -> Iterator[Handle[Any]]:
-        """Two parcels under way: one is encoded while Redis stores the one before."""
-        source = iter(calls)
-        waiting: list[tuple[str, Parcel]] = []
-        failure: SkedulrError | None = None
-        while True:
-            chunk: list[Call[Any]] = []
-            if failure is None:
-                chunk = list(islice(source, BATCH))
-                try:
-                    posted = self._post_chunk(chunk)
-                except SkedulrError as error:
-                    failure, posted = error, []
-            else:
-                posted = []
-            ready, waiting = waiting, posted
-            for pool, parcel in ready:
-                verdicts = parcel.wait()
-                for submission, verdict in zip(parcel.submissions, verdicts, strict=True):
-                    yield self._handle(pool, submission.uid, verdict)
-            if failure is not None:
-                raise failure
-            if not chunk and not waiting:
-                return
-
-    def _post_chunk(self, chunk: list[Call[Any]]) -> list[tuple[str, Parcel]]:
-        """Runs of calls to the same pool become one parcel each, so that order is kept."""
-        posted: list[tuple[str, Parcel]] = []
-        run: list[Submission] = []
-        run_pool = ""
-        for call in chunk:
-            pool, submission = self._prepare(call)
-            if run and pool != run_pool:
-                posted.append((run_pool, self._post(run_pool, run)))
-                run = []
-            run_pool = pool
-            run.append(submission)
-        if run:
-            posted.append((run_pool, self._post(run_pool, run)))
-        return posted
+    def _bulk(self) -> Bulk[Call[Any], Handle[Any]]:
+        return Bulk(prepare=self._prepare, post=self._post, settle=self._settle)
 
     def _prepare(self, call: Call[Any]) -> tuple[str, Submission]:
-        task = call.task
-        own = task.own
-        extras = options.extras_of(own) if own else {}
-        for name in ("expires", "headers", "tags", "key"):
-            if name in task.defaults and name not in extras:
-                extras[name] = task.defaults[name]
-        body = message.envelope(
-            task.head, call.args, call.kwargs, extras, self.config.payload_limit
-        )
-        uid = own.get("id") or self._uids.next()
-        return task.option("pool", "default"), Submission(uid, body, _placing(task.option))
+        return prepare(call, self._uids.next(), self.config.payload_limit)
 
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
         try:
@@ -186,12 +133,19 @@ class Client:
         except WireError as error:
             raise unavailable(error) from error
 
-    def _handle(self, pool: str, uid: str, verdict: str) -> Handle[Any]:
-        id = f"{pool}/{uid}"
+    def _settle(self, pool: str, parcel: Parcel, index: int) -> Handle[Any]:
+        """The handle of a stored submission; raises what its verdict stands for."""
+        verdict = parcel.wait()[index]
+        id = f"{pool}/{parcel.submissions[index].uid}"
         if verdict == DUPLICATE:
             raise DuplicateTask(f"another task has the id {id}: ids are used once", id)
         if verdict == FULL:
             raise QueueFull(f"pool {pool!r} is full: it holds {self.config.capacity:,} tasks")
+        if verdict == TAKEN:
+            holder = f"{pool}/{parcel.holders[index]}"
+            if ":r:" not in parcel.submissions[index].options:
+                raise DuplicateTask(f"task {holder} holds the same unique key", holder)
+            return Handle(self, holder)
         return Handle(self, id)
 
     # Asking and steering
@@ -327,21 +281,6 @@ class Client:
                 if last:
                     raise unavailable(error, maybe_submitted=error.sent) from error
         raise StorageUnavailable("Redis is not available")
-
-
-def _placing(option: Callable[..., Any]) -> str:
-    """The option text of submit.lua: '' for a plain task."""
-    priority = option("priority", 0)
-    delay, at = option("delay"), option("at")
-    if not priority and delay is None and at is None:
-        return ""
-    when = "-"
-    if delay is not None:
-        when = f"+{round(delay * 1000)}"
-    elif at is not None:
-        # Rounded up: a task never starts before its time.
-        when = f"@{math.ceil(at * 1000)}"
-    return f"{priority} {when} -"
 
 
 def _not_found(id: str) -> TaskNotFound:

@@ -17,8 +17,9 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from . import message
 from .errors import SkedulrError, StorageUnavailable
-from .store import BATCH, Store, Submission
+from .store import BATCH, TAKEN, Store, Submission
 from .wire import NotAnswered, Wire, WireError
 
 log = logging.getLogger("skedulr.client")
@@ -30,11 +31,15 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 class Parcel:
     """Up to 500 submissions of one caller, and the answer it waits for."""
 
-    __slots__ = ("deadline", "error", "sent", "submissions", "verdicts", "_answered")
+    __slots__ = (
+        "_answered", "deadline", "error", "holders", "sent", "submissions", "verdicts",
+    )
 
     def __init__(self, submissions: Sequence[Submission], deadline: float) -> None:
         self.submissions, self.deadline = submissions, deadline
         self.verdicts: str | None = None
+        #: Who holds the unique key of each submission whose verdict is TAKEN, by its index.
+        self.holders: dict[int, str] = {}
         self.error: BaseException | None = None
         #: Whether Redis may have stored it although no answer came.
         self.sent = False
@@ -43,6 +48,10 @@ class Parcel:
 
     def wait(self) -> str:
         """A verdict letter a submission; raises what kept it from being stored."""
+        if self.verdicts is not None:
+            return self.verdicts
+        if self.error is not None:
+            raise self.error
         # The committer answers by the deadline; this bound is for a committer that can not run,
         # because native code holds this process's only thread.
         if not self._answered.acquire(timeout=max(0.0, self.deadline - time.monotonic()) + 1.0):
@@ -66,6 +75,9 @@ class Committer:
         self._store, self._wire = store, wire
         self._timeout_s, self._capacity = timeout_s, capacity
         self._waiting: deque[Parcel] = deque()
+        self._replaced = message.entry(
+            message.CANCELLED, "", 0, 0, "replaced by a newer task with the same unique key"
+        )
         # A lock used as a bell: locked while silent. It belongs to no caller.
         self._bell = threading.Lock()
         self._bell.acquire()
@@ -132,18 +144,31 @@ class Committer:
             self._wire.timeout_s = max(0.01, left_s)
             submissions = [one for parcel in batch for one in parcel.submissions]
             try:
-                _, verdicts = self._store.submit(self._wire, submissions, self._capacity)
+                verdicts, holders = self._store.submit(
+                    self._wire, submissions, self._capacity, self._replaced
+                )
             except WireError as error:
                 batch = self._give_up_late(batch, error, pause_s)
                 if batch:
                     time.sleep(pause_s)
                     pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
                 continue
-            at = 0
-            for parcel in batch:
-                parcel.answer(verdicts[at:at + len(parcel.submissions)])
-                at += len(parcel.submissions)
+            self._deal_out(batch, verdicts, holders)
             return
+
+    @staticmethod
+    def _deal_out(batch: list[Parcel], verdicts: str, holders: list[str]) -> None:
+        """Each parcel its part of the answer."""
+        at = 0
+        remaining = iter(holders)
+        for parcel in batch:
+            part = verdicts[at:at + len(parcel.submissions)]
+            at += len(part)
+            if TAKEN in part:
+                parcel.holders = {
+                    i: next(remaining) for i, letter in enumerate(part) if letter == TAKEN
+                }
+            parcel.answer(part)
 
     def _give_up_late(
         self, batch: list[Parcel], error: WireError, pause_s: float

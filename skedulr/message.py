@@ -32,6 +32,9 @@ END_STATES = {
     SKIPPED: "skipped",
 }
 
+#: The error type of a task that died because its process did.
+CRASHED_TYPE = "Crashed"
+
 _pack = msgpack.Packer(autoreset=True).pack
 _NOTHING: bytes = _pack(None)
 _NO_ARGS: bytes = _pack([])

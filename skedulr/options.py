@@ -34,6 +34,8 @@ class Options(TypedDict, total=False):
     expires: float | timedelta
     id: str
     key: str
+    unique: str | float | timedelta
+    on_duplicate: str
     keep_result: float | timedelta | bool
     headers: Mapping[str, Any]
     tags: tuple[str, ...] | list[str]
@@ -66,7 +68,7 @@ def extras_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: Options of a call that the worker needs and that it would not know from the task itself.
-_TRAVELLING = ("timeout", "max_retries", "expires", "keep_result", "headers", "tags", "key")
+_TRAVELLING = ("timeout", "max_retries", "expires", "keep_result", "headers", "tags")
 
 
 def seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -> float:
@@ -130,7 +132,7 @@ def _max_retries(name: str, value: Any) -> int | None:
 def _retry(name: str, value: Any) -> Any:
     if not callable(getattr(value, "next_delay", None)):
         raise ConfigError(
-            f"{name}={value!r} is no retry strategy: give LinearRetry(...), ExponentialBackoff(...) "
+            f"{name}={value!r} is no retry strategy: LinearRetry(...), ExponentialBackoff(...) "
             "or an object with next_delay(attempt, error)"
         )
     return value
@@ -140,7 +142,9 @@ def _errors(name: str, value: Any) -> tuple[type[BaseException], ...]:
     kinds = value if isinstance(value, tuple) else (value,)
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            raise ConfigError(f"{name}={value!r} is not usable: an exception class, or a tuple of them")
+            raise ConfigError(
+                f"{name}={value!r} is not usable: an exception class, or a tuple of them"
+            )
     return kinds
 
 
@@ -175,6 +179,23 @@ def _tags(name: str, value: Any) -> list[str]:
     return list(value)
 
 
+def _unique(name: str, value: Any) -> str | float:
+    if value in ("until_done", "until_start"):
+        return str(value)
+    if isinstance(value, str):
+        raise ConfigError(
+            f"{name}={value!r} is not usable: 'until_done', 'until_start' or a window in seconds"
+        )
+    return _positive(name, value)
+
+
+def _on_duplicate(name: str, value: Any) -> str:
+    choices = ("raise", "return", "replace")
+    if value not in choices:
+        raise ConfigError(f"{name}={value!r} is not usable{nearest(str(value), choices)}")
+    return str(value)
+
+
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "pool": _pool,
     "priority": _whole(-100, 100),
@@ -188,6 +209,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "expires": _positive,
     "id": _id,
     "key": _text,
+    "unique": _unique,
+    "on_duplicate": _on_duplicate,
     "keep_result": _keep_result,
     "headers": _headers,
     "tags": _tags,

@@ -204,7 +204,16 @@ def _attempt(state: str, attempts: list[message.Entry], header: _Row | None) -> 
 
 
 def _crashes(entries: list[message.Entry]) -> int:
-    return sum(1 for one in entries if one.kind == message.CRASHED)
+    """Since the last fresh start: those charged and given back, and the one that killed it."""
+    crashes = 0
+    for one in entries:
+        if one.kind == message.RESUBMITTED:
+            crashes = 0
+        elif one.kind == message.CRASHED or (
+            one.kind == message.DEAD and one.value and one.value[0] == message.CRASHED_TYPE
+        ):
+            crashes += 1
+    return crashes
 
 
 def _error(last: message.Entry | None, ended: message.Entry | None) -> dict[str, str] | None:

@@ -21,7 +21,7 @@ from .wire import Runner, WireError
 #: The most ids one call of a script takes.
 BATCH = 500
 
-STORED, ALREADY, DUPLICATE, FULL = "s", "a", "d", "f"
+STORED, ALREADY, DUPLICATE, FULL, TAKEN = "s", "a", "d", "f", "u"
 KEPT, LOST, CANCEL_MEANWHILE = "k", "l", "c"
 
 #: Kinds of an end, as scripts know them.
@@ -54,6 +54,21 @@ class Ending(NamedTuple):
     entry: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How the death of an owner is judged. ``culprit`` is the task that had the CPU, or b"".
+
+    A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the journal
+    entries for the two. With ``suspecting``, what was started is suspect where nobody is named.
+    """
+
+    culprit: bytes
+    limit: int
+    back: bytes
+    death: bytes
+    suspecting: bool = True
+
+
 class Failure(NamedTuple):
     """A failed attempt that is to be tried again ``delay_ms`` from now."""
 
@@ -61,6 +76,30 @@ class Failure(NamedTuple):
     token: bytes
     delay_ms: int
     entry: bytes
+
+
+class Crash(NamedTuple):
+    """How an owner's death is judged: who is charged, and what is written of it.
+
+    ``culprit`` is the task that had the CPU, or empty; then, with ``suspecting``, what had started
+    becomes suspect. At the ``limit``-th crash a task is dead. ``back`` and ``death`` are the journal
+    entries of a crash that does not kill and of one that does.
+    """
+
+    culprit: bytes
+    limit: int
+    back: bytes
+    death: bytes
+    suspecting: bool
+
+
+class Released(NamedTuple):
+    """What became of an owner's claims: given back (``charged`` are among them), or dead now."""
+
+    back: list[bytes]
+    more: bool
+    charged: list[bytes]
+    dead: list[bytes]
 
 
 @dataclass(slots=True)
@@ -72,6 +111,23 @@ class Claims:
     cancelled: list[bytes]
     rows: list[bytes]
     token: bytes
+
+
+class Returned(NamedTuple):
+    """What became of dead owners' claims: uids given back, those of them that were charged with
+    a crash, those that are dead now; and whether more may be left."""
+
+    uids: list[bytes]
+    charged: list[bytes]
+    dead: list[bytes]
+    more: bool
+
+    @classmethod
+    def read(cls, reply: list[Any]) -> Returned:
+        """From the reply of release.lua or recover.lua."""
+        _, uids, more, *judged = reply
+        charged, dead = judged or ([], [])
+        return cls(uids, charged, dead, bool(more))
 
 
 class Lane:
@@ -117,14 +173,55 @@ class Store:
         return lane.run(called, self.keys.of(called.keys, lane.owner), args)
 
     def submit(
-        self, wire: Runner, batch: Sequence[Submission], capacity: int = 0
-    ) -> tuple[int, str]:
-        """Store up to BATCH tasks; (Redis ms, a verdict letter a task)."""
+        self, wire: Runner, batch: Sequence[Submission], capacity: int = 0,
+        replaced: bytes = b"",
+    ) -> tuple[str, list[str]]:
+        """Store up to BATCH tasks: a verdict letter each, and of each TAKEN who holds its key.
+
+        ``replaced`` is the journal entry of tasks whose place is taken by one of these.
+        """
         args: list[Any] = [capacity]
         for one in batch:
             args += one
-        now_ms, verdicts = self._run(wire, "submit", args)
-        return now_ms, verdicts.decode()
+        args.append(replaced)
+        _, verdicts, *holders = self._run(wire, "submit", args)
+        return verdicts.decode(), [uid.decode() for uid in holders[0]] if holders else []
+
+    def resubmit(
+        self, wire: Runner, batch: Iterable[tuple[str, str, bytes]], capacity: int = 0,
+        ended_by_ms: int = 0,
+    ) -> str:
+        """Put finished tasks back; each is uid, options (as of a Submission), journal entry.
+
+        A verdict letter each: STORED, ALREADY (it is not finished), FULL, TAKEN, or "n" unknown.
+        """
+        args: list[Any] = [capacity, ended_by_ms]
+        for one in batch:
+            args += one
+        verdicts: bytes = self._run(wire, "resubmit", args)[1]
+        return verdicts.decode()
+
+    def purge(self, wire: Runner, uids: Sequence[bytes | str], *, ended: bool) -> int:
+        """Remove up to BATCH tasks for good, those that have ended or those that have not
+        started; how many were."""
+        removed: int = self._run(wire, "purge", ["ended" if ended else "unstarted", *uids])[1]
+        return removed
+
+    def progress(self, wire: Runner, batch: Iterable[tuple[bytes, bytes, str]]) -> str:
+        """Keep what running tasks report: uid, token, text; a verdict letter each."""
+        args: list[Any] = []
+        for one in batch:
+            args += one
+        verdicts: bytes = self._run(wire, "progress", args)[1]
+        return verdicts.decode()
+
+    def defer(self, lane: Lane, batch: Iterable[tuple[bytes, bytes, int]]) -> str:
+        """Put claimed tasks off, uncounted: uid, token, delay ms; a verdict letter each."""
+        args: list[Any] = [lane.number + 1]
+        for one in batch:
+            args += one
+        verdicts: bytes = self._numbered(lane, "defer", args)[1]
+        return verdicts.decode()
 
     def claim(self, lane: Lane, want: int, starting: int, lease_ms: int) -> Claims:
         """Take up to ``want`` tasks, the first ``starting`` of which are started at once."""
@@ -171,16 +268,26 @@ class Store:
         return now_ms, moved, None if next_due_ms < 0 else next_due_ms
 
     def recover(
-        self, wire: Runner, lease_ms: int, gap_ms: int, limit: int = BATCH
-    ) -> tuple[list[bytes], bool]:
-        """Give back what expired leases hold; (uids, whether more may be left)."""
-        _, uids, more = self._run(wire, "recover", [limit, lease_ms, gap_ms])
-        return uids, bool(more)
+        self, wire: Runner, lease_ms: int, gap_ms: int, judgement: Judgement, limit: int = BATCH
+    ) -> Returned:
+        """Give back what expired leases hold, up to ``limit``."""
+        reply = self._run(wire, "recover", [
+            limit, lease_ms, gap_ms, judgement.limit, judgement.back, judgement.death,
+        ])
+        return Returned.read(reply)
 
-    def release_owner(self, wire: Runner, owner: str) -> tuple[list[bytes], bool]:
-        """Give back up to BATCH claims of a dead owner and mark it gone; (uids, more left)."""
-        _, uids, more = self._run(wire, "release", ["owner", owner], owner)
-        return uids, bool(more)
+    def release_owner(
+        self, wire: Runner, owner: str, judgement: Judgement | None = None
+    ) -> Returned:
+        """Give back up to BATCH claims of a dead owner and mark it gone. Without a judgement
+        nobody is charged."""
+        args: list[Any] = ["owner", owner]
+        if judgement is not None:
+            args += [
+                judgement.culprit, judgement.limit, judgement.back, judgement.death,
+                "1" if judgement.suspecting else "",
+            ]
+        return Returned.read(self._run(wire, "release", args, owner))
 
     def release(self, wire: Runner, owner: str, held: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
         """Give back named claims that still hold; the uids that were."""

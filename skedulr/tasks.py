@@ -68,6 +68,9 @@ class Task(Generic[P, R]):
         self.app, self.name, self.function = app, name, function
         self.defaults, self.own = defaults, own or {}
         self.head = message.name_part(name)
+        #: Whether calls carry something beyond their arguments, or go elsewhere than plain ones.
+        self.travelling = any(one in defaults for one in ("expires", "headers", "tags", "key"))
+        self.placed = any(one in defaults for one in ("priority", "delay", "at", "unique"))
         if function is not None:
             functools.update_wrapper(self, function)
 
@@ -111,7 +114,7 @@ class Task(Generic[P, R]):
         )
 
     def option(self, name: str, fallback: Any = None) -> Any:
-        """An option's value for calls of this task: its own, else the default, else ``fallback``."""
+        """An option for calls of this task: its own, else the default, else ``fallback``."""
         if name in self.own:
             return self.own[name]
         return self.defaults.get(name, fallback)

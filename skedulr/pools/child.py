@@ -33,6 +33,7 @@ from ..keys import PoolKeys
 from ..store import BATCH, Lane, Store
 from ..wire import Wire, WireError
 from ..wires import SharedWire
+from . import poison
 from .board import Board
 from .executor import CANCELLED, LOST, SHUTDOWN, Executor, Limits
 from .fetcher import Fetcher
@@ -139,6 +140,7 @@ class Child:
         self.sweeper = Sweeper(
             store=store, wire=side, driver=self.driver, lease_s=config.lease,
             keep=(config.keep_records_days * 86400, config.keep_records, config.keep_dead),
+            judgement=poison.judge_host(),
         )
         self.heart = Heart(
             store=store, wire=PlainWire(spec.url, name=f"{name}:heart"), owner=owner,

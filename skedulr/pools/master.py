@@ -22,9 +22,10 @@ import msgpack
 from .. import __version__
 from ..config import Config
 from ..keys import PoolKeys, SpaceKeys
-from ..store import Store
+from ..store import Judgement, Store
 from ..wire import Wire, WireError
 from ..wires import SharedWire
+from . import poison
 from .child import CANNOT_BOOT, DRAINED, GONE
 from .children import Children, Death, Slot
 from .signals import WATCHED, Signals
@@ -131,22 +132,39 @@ class Master:
         pool = death.slot.pool.name
         store = Store(PoolKeys(self.config.namespace, pool))
         wire = Wire(self.url, name=f"skedulr:{self.node}:{pool}:release", timeout_s=2)
+        judgement = self._judge(death)
         total, more = 0, True
         try:
             while more:
                 try:
-                    uids, more = store.release_owner(wire, death.owner)
+                    returned = store.release_owner(wire, death.owner, judgement)
                 except WireError as error:
                     if self._is_over():
                         log.warning("tasks of pid %d wait for their leases: %s", death.pid, error)
                         return
                     gevent.sleep(RELEASE_AGAIN_S)
                     continue
-                total += len(uids)
+                more = returned.more
+                total += len(returned.uids)
+                for uid in returned.charged:
+                    log.warning("task %s/%s had the CPU when its process died", pool, uid.decode())
+                for uid in returned.dead:
+                    log.error("task %s/%s killed its process too often: it is dead", pool,
+                              uid.decode())
         finally:
             wire.close()
         if total:
             log.warning("pool %s: %d tasks of pid %d are back in the queue", pool, total, death.pid)
+
+    def _judge(self, death: Death) -> Judgement | None:
+        """Whom to charge with a death; None: nobody, since it was asked for or draining."""
+        board = death.board
+        if death.status in (DRAINED, GONE) or board is None or board.draining:
+            return None
+        return poison.judge(
+            culprit=board.culprit(), owner=death.owner, host=socket.gethostname(), how=death.how,
+            suspecting=True,
+        )
 
     # The node's record
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from ..hub.driver import Driver, Repeat
-from ..store import BATCH, Store
+from ..store import BATCH, Judgement, Store
 from ..wire import Wire, WireError
 
 log = logging.getLogger("skedulr.pool")
@@ -27,10 +27,10 @@ class Sweeper:
 
     def __init__(
         self, *, store: Store, wire: Wire, driver: Driver, lease_s: float,
-        keep: tuple[float, int, int],
+        keep: tuple[float, int, int], judgement: Judgement,
     ) -> None:
         self._store, self._wire, self._driver = store, wire, driver
-        self._lease_s, self._keep = lease_s, keep
+        self._lease_s, self._keep, self._judgement = lease_s, keep, judgement
         self._repeats: list[Repeat] = []
 
     def start(self) -> None:
@@ -54,11 +54,14 @@ class Sweeper:
         more = True
         while more:
             try:
-                uids, more = self._store.recover(self._wire, lease_ms, gap_ms)
+                returned = self._store.recover(self._wire, lease_ms, gap_ms, self._judgement)
             except WireError as error:
                 log.debug("can not sweep: %s", error)
                 return total
-            total += len(uids)
+            more = returned.more
+            total += len(returned.uids)
+            for uid in returned.dead:
+                log.error("task %s is dead: %s", uid.decode(), "its process died again and again")
         if total:
             log.warning("%d tasks of dead processes are back in the queue", total)
         return total

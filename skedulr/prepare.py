@@ -1,0 +1,108 @@
+"""From a call to what the submit script takes: envelope, placing, key and unique digest.
+
+Pure: it asks and sends nothing, so whatever is wrong with a call is raised in the caller.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from base64 import urlsafe_b64encode
+from hashlib import blake2b
+from typing import Any
+
+from . import message, options, payload
+from .errors import ConfigError
+from .store import Submission
+from .tasks import Call, Task
+
+#: Options of the task that travel with every call, because readers need them as well as the worker.
+_ALWAYS = ("expires", "headers", "tags")
+_MODES = {"until_done": "d", "until_start": "s"}
+_ON_DUPLICATE = {"raise": "x", "return": "r", "replace": "p"}
+
+
+def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
+    """The pool and the submission of a call. ``uid`` is used where the call gives no id.
+
+    Raises PayloadError, PayloadTooLarge (over ``limit`` bytes), ConfigError.
+    """
+    task = call.task
+    own = task.own
+    if not own and not task.travelling:
+        extras: dict[str, Any] = {}
+    else:
+        extras = {name: task.defaults[name] for name in _ALWAYS if name in task.defaults}
+        extras |= options.extras_of(own)
+        key = task.option("key")
+        if key is not None:
+            extras["key"] = format_key(key, call)
+    body = message.envelope(task.head, call.args, call.kwargs, extras, limit)
+    placing = _placing(task, call, extras) if own or task.placed else ""
+    return task.option("pool", "default"), Submission(own.get("id") or uid, body, placing)
+
+
+def format_key(key: str, call: Call[Any]) -> str:
+    """``key`` with the call's arguments filled in: ``"u{to}"`` -> ``"ua@example.com"``."""
+    if "{" not in key:
+        return key
+    try:
+        return key.format(*call.args, **_arguments(call))
+    except (KeyError, IndexError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"key={key!r} names what the call does not have: {error} (arguments of "
+            f"{call.task.name}: {', '.join(_arguments(call)) or 'none'})"
+        ) from None
+
+
+def unique_digest(call: Call[Any], key: str | None) -> str:
+    """What makes a call the same as another: its key, or its bound arguments with defaults.
+
+    Types count: 1, 1.0, True and "1" differ. The order of keyword arguments does not. A call by
+    name alone has no signature to bind to; it equals others that are written the same way.
+    """
+    same = ["key", key] if key is not None else ["arguments", _bound(call)]
+    digest = blake2b(payload.canonical([call.task.name, *same]), digest_size=16).digest()
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _placing(task: Task[..., Any], call: Call[Any], extras: dict[str, Any]) -> str:
+    """The option text of submit.lua: '' for a plain task."""
+    priority = task.option("priority", 0)
+    delay, at = task.option("delay"), task.option("at")
+    if "at" in task.own:
+        delay = None
+    unique = task.option("unique")
+    if not priority and delay is None and at is None and unique is None:
+        return ""
+    when = "-"
+    if delay is not None:
+        when = f"+{round(delay * 1000)}"
+    elif at is not None:
+        # Rounded up: a task never starts before its time.
+        when = f"@{math.ceil(at * 1000)}"
+    lock = "-"
+    if unique is not None:
+        mode, window_ms = _MODES.get(unique, "w"), 0
+        if mode == "w":
+            window_ms = max(1, round(unique * 1000))
+        what = _ON_DUPLICATE[task.option("on_duplicate", "raise")]
+        lock = f"{mode}:{what}:{window_ms}:{unique_digest(call, extras.get('key'))}"
+    return f"{priority} {when} {lock}"
+
+
+def _bound(call: Call[Any]) -> Any:
+    function = call.task.function
+    if function is None:
+        return [list(call.args), call.kwargs]
+    try:
+        bound = inspect.signature(function).bind(*call.args, **call.kwargs)
+    except TypeError as error:
+        raise ConfigError(f"{call.task.name} can not be called like this: {error}") from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _arguments(call: Call[Any]) -> dict[str, Any]:
+    bound = _bound(call)
+    return bound if isinstance(bound, dict) else dict(call.kwargs)
