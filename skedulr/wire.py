@@ -13,8 +13,9 @@ Anything else Redis says is a fault of ours and comes as redis-py's own ``Respon
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
+from hiredis import pack_command
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.connection import Connection, UnixDomainSocketConnection, parse_url
@@ -95,23 +96,16 @@ class Wire:
         connection = self._connection or self._connect()
         sent = False
         try:
-            connection.send_command(*command)
+            # Packed here: redis-py looks at each part first, which took longer than the packing.
+            connection.send_packed_command((pack_command(command),), check_health=False)
             sent = True
             if timeout_s is None and self.timeout_s == connection.socket_timeout:
                 return connection.read_response()
             return connection.read_response(timeout=timeout_s or self.timeout_s)
-        except exceptions.BusyLoadingError as error:
-            self.close()
-            raise Refused(f"LOADING {error}") from error
-        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
-            self.close()
-            raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
         except exceptions.ResponseError as error:
             raise self._judged(error) from error
-        except BaseException:
-            # A kill or a time-out of the greenlet in mid-command leaves half a reply behind.
-            self.close()
-            raise
+        except BaseException as error:
+            self._give_up(error, sent)
 
     def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Send harmless commands in one go and return their answers, in order.
@@ -122,19 +116,16 @@ class Wire:
         connection = self._connection or self._connect()
         sent = False
         try:
-            connection.send_packed_command(connection.pack_commands(commands))
+            packed = b"".join(map(pack_command, commands))
+            connection.send_packed_command((packed,), check_health=False)
             sent = True
             return [connection.read_response() for _ in commands]
-        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
-            self.close()
-            raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
         except exceptions.ResponseError as error:
             # The answers behind this one are still to come: they must not be taken for others.
             self.close()
             raise self._judged(error) from error
-        except BaseException:
-            self.close()
-            raise
+        except BaseException as error:
+            self._give_up(error, sent)
 
     def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
         """Run a script by its SHA1; where the server does not know it (any more), by its text."""
@@ -143,11 +134,30 @@ class Wire:
         except exceptions.NoScriptError:
             return self.call("EVAL", script.text, len(keys), *keys, *args)
 
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is there already. It may turn out to be dead."""
+        return self._connection is not None
+
+    def connect(self) -> None:
+        """Make the connection now, if there is none. Raises the errors named above."""
+        if self._connection is None:
+            self._connect()
+
     def close(self) -> None:
         """Drop the connection, if there is one; the next call makes a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
+
+    def _give_up(self, error: BaseException, sent: bool) -> NoReturn:
+        """Raise what a broken-off call comes to. The connection may hold half a reply: it goes."""
+        self.close()
+        if isinstance(error, exceptions.BusyLoadingError):
+            raise Refused(f"LOADING {error}") from error
+        if isinstance(error, (exceptions.RedisError, OSError)):
+            raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
+        raise error  # a kill or a time-out of the greenlet in mid-command
 
     def _judged(self, error: exceptions.ResponseError) -> Exception:
         judged = judge(error)
@@ -161,13 +171,11 @@ class Wire:
         connection = make_connection(self.url, name=self.name, timeout_s=self.timeout_s)
         try:
             connection.connect()
-        except exceptions.AuthenticationError as error:
-            raise NotAnswered(f"Redis refused the credentials: {error}", sent=False) from error
-        except exceptions.BusyLoadingError as error:
-            raise Refused(f"LOADING {error}") from error
-        except (exceptions.RedisError, OSError) as error:
+        except BaseException as error:
             connection.disconnect()
-            raise NotAnswered(str(error) or type(error).__name__, sent=False) from error
+            if isinstance(error, exceptions.AuthenticationError):
+                raise NotAnswered(f"Redis refused the credentials: {error}", sent=False) from error
+            self._give_up(error, sent=False)
         self._connection = connection
         return connection
 
