@@ -78,30 +78,6 @@ class Failure(NamedTuple):
     entry: bytes
 
 
-class Crash(NamedTuple):
-    """How an owner's death is judged: who is charged, and what is written of it.
-
-    ``culprit`` is the task that had the CPU, or empty; then, with ``suspecting``, what had started
-    becomes suspect. At the ``limit``-th crash a task is dead. ``back`` and ``death`` are the journal
-    entries of a crash that does not kill and of one that does.
-    """
-
-    culprit: bytes
-    limit: int
-    back: bytes
-    death: bytes
-    suspecting: bool
-
-
-class Released(NamedTuple):
-    """What became of an owner's claims: given back (``charged`` are among them), or dead now."""
-
-    back: list[bytes]
-    more: bool
-    charged: list[bytes]
-    dead: list[bytes]
-
-
 @dataclass(slots=True)
 class Claims:
     """What one claim took. ``rows`` is flat: uid, place, body, header, uid, ..."""
