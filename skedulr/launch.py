@@ -11,9 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from . import __version__, config
+from .client import Client, ClientConfig
 from .embedded import EmbeddedServer
 from .errors import ConfigError
 from .pools.master import Master
+from .ui.app import make_app
+from .ui.security import read_users
+from .ui.server import UiServer
 from .wire import NotAnswered, Refused, Wire, WireError
 
 log = logging.getLogger("skedulr.master")
@@ -137,5 +141,39 @@ def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedSer
 def _run_master(settings: config.Config, url: str) -> int:
     if not settings.modules:
         log.warning("no module with tasks is given: nothing is claimed (skedulr-master MODULE)")
+    ui = _ui_server(settings, url)
+    if ui is not None:
+        # Before the fork: a port that is taken ends the master while it holds nothing.
+        ui.listen()
     master = Master(config=settings, url=url)
-    return master.run()
+    try:
+        return master.run(beside=ui.start if ui is not None else _nothing)
+    finally:
+        if ui is not None:
+            ui.stop()
+
+
+def _nothing() -> None:
+    """Beside a master without UI."""
+
+
+def _ui_server(settings: config.Config, url: str) -> UiServer | None:
+    """The UI's server, which holds nothing yet; None where none is wanted."""
+    address = settings.ui_address
+    if address is None:
+        return None
+    users = read_users(settings.ui_auth, settings.ui_auth_file)
+    if not users and not settings.ui_loopback:
+        raise ConfigError(
+            f"--ui {settings.ui} can be reached from other machines: give --ui-auth USER:PASSWORD "
+            "or --ui-auth-file FILE (or keep it to this machine: --ui 127.0.0.1:8725, or --no-ui)"
+        )
+    client = Client(ClientConfig(
+        url=url, namespace=settings.namespace, submit_timeout_s=settings.submit_timeout,
+        payload_limit=settings.payload_limit, capacity=settings.capacity or 0, name="ui",
+    ))
+    app = make_app(
+        client, prefix=settings.ui_prefix, auth=users or None, read_only=settings.ui_read_only,
+        hosts=settings.ui_host, loopback=settings.ui_loopback,
+    )
+    return UiServer(app, address)
