@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from . import counts, message, options, queries
@@ -70,21 +71,27 @@ class _Process:
         self._guard = threading.Lock()
 
     def committer(self, pool: str) -> Committer:
-        """The committer of a pool; made, and the pool announced, at its first submit."""
+        """The committer of a pool, made at its first submit; it announces the pool."""
         known = self._committers.get(pool)
-        if known is not None:
-            return known
-        with self.wires.lend() as wire:
-            wire.call("HSETNX", self._space.pools, pool, int(time.time() * 1000))
-        with self._guard:
-            known = self._committers.get(pool)
-            if known is None:
-                known = self._committers[pool] = Committer(
-                    store=Store(PoolKeys(self._config.namespace, pool)),
-                    wire=Wire(self._config.url, name=f"{self._name}:submit"),
-                    timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
-                )
+        if known is None:
+            store = Store(PoolKeys(self._config.namespace, pool))
+            with self._guard:
+                known = self._committers.get(pool)
+                if known is None:
+                    known = self._committers[pool] = Committer(
+                        store=store,
+                        wire=Wire(
+                            self._config.url, name=f"{self._name}:submit",
+                            timeout_s=self._config.submit_timeout_s,
+                        ),
+                        timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
+                        announce=partial(_announce, self._space.pools, pool),
+                    )
         return known
+
+
+def _announce(pools: str, pool: str, wire: Wire) -> None:
+    wire.call("HSETNX", pools, pool, int(time.time() * 1000))
 
 
 class Client:
@@ -101,7 +108,7 @@ class Client:
     def submit(self, call: Call[Any]) -> Handle[Any]:
         """Store one call. Returns after Redis has acknowledged it."""
         pool, submission = self._prepare(call)
-        return self._settle(pool, self._post(pool, [submission]), 0)
+        return self._settle(pool, self._process().committer(pool).submit([submission]), 0)
 
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Handle[Any]]:
         """Store calls, 500 a round trip; their handles in order.
@@ -128,10 +135,7 @@ class Client:
         return prepare(call, self._uids.next(), self.config.payload_limit)
 
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
-        try:
-            return self._process().committer(pool).post(submissions)
-        except WireError as error:
-            raise unavailable(error) from error
+        return self._process().committer(pool).post(submissions)
 
     def _settle(self, pool: str, parcel: Parcel, index: int) -> Handle[Any]:
         """The handle of a stored submission; raises what its verdict stands for."""

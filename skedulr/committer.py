@@ -1,9 +1,13 @@
 """Group commit: submits from many greenlets or threads share script calls.
 
 One committer per pool and process sends whatever gathered while its last call was under way, up to
-500 tasks at once; each caller waits only for its own answer, so one alone waits for nothing. It
-is a daemon thread, which under monkey-patching is a greenlet. It is not led by one of the callers:
-a leading caller that is killed by a time-out of its own would lose the others' submits.
+500 tasks at once; each caller waits only for its own answer. It is a daemon thread, which under
+monkey-patching is a greenlet. It is not led by one of the callers: a leading caller that is killed
+by a time-out of its own would lose the others' submits.
+
+A caller that is alone carries its own submit, for handing it to a thread and back takes longer
+than the rest: on a connection that is there, nobody waiting, the last call not shared. It never
+carries another's. What goes wrong it leaves to the committer.
 
 Nothing is buffered after ``submit`` returned. A submit may be repeated, because the same id with
 the same envelope counts as stored; so a lost reply costs a repeat and never a second task.
@@ -15,24 +19,32 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from redis.exceptions import RedisError
 
 from . import message
 from .errors import SkedulrError, StorageUnavailable
 from .store import BATCH, TAKEN, Store, Submission
-from .wire import NotAnswered, Wire, WireError
+from .wire import Wire, WireError
 
 log = logging.getLogger("skedulr.client")
 
 #: Between two tries at a server that does not answer or refuses, seconds; doubled up to the second.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+#: An answer may come this much after its caller's time is over: no try is shorter, or a crowd of
+#: callers whose times end one after the other would cut each other's tries to nothing.
+_LATE_S = 0.5
+#: Larger submits are not carried by their caller: sending may take as long again as the answer.
+_SMALL_BYTES = 16_384
 
 
 class Parcel:
     """Up to 500 submissions of one caller, and the answer it waits for."""
 
     __slots__ = (
-        "_answered", "deadline", "error", "holders", "sent", "submissions", "verdicts",
+        "_answered", "abandoned", "deadline", "error", "flying", "holders", "sent", "submissions",
+        "verdicts",
     )
 
     def __init__(self, submissions: Sequence[Submission], deadline: float) -> None:
@@ -41,91 +53,176 @@ class Parcel:
         #: Who holds the unique key of each submission whose verdict is TAKEN, by its index.
         self.holders: dict[int, str] = {}
         self.error: BaseException | None = None
-        #: Whether Redis may have stored it although no answer came.
-        self.sent = False
+        #: A try is under way; an earlier one may have been stored although no answer came.
+        self.flying = self.sent = False
+        #: Its caller is gone: if it was not sent by then, it is not sent any more.
+        self.abandoned = False
         self._answered = threading.Lock()
         self._answered.acquire()
 
     def wait(self) -> str:
         """A verdict letter a submission; raises what kept it from being stored."""
-        if self.verdicts is not None:
-            return self.verdicts
-        if self.error is not None:
-            raise self.error
-        # The committer answers by the deadline; this bound is for a committer that can not run,
-        # because native code holds this process's only thread.
-        if not self._answered.acquire(timeout=max(0.0, self.deadline - time.monotonic()) + 1.0):
-            raise StorageUnavailable("no answer in time", maybe_submitted=True)
+        if self.verdicts is None and self.error is None:
+            self._sleep()
         if self.error is not None:
             raise self.error
         assert self.verdicts is not None
         return self.verdicts
 
+    def _sleep(self) -> None:
+        # The committer answers by the deadline. This bound is for a committer that can not: native
+        # code holds this process's only thread, or the host's name is looked up for ever.
+        bound_s = max(0.0, self.deadline - time.monotonic()) + 1.5 * _LATE_S
+        answered = False
+        try:
+            answered = self._answered.acquire(timeout=bound_s)
+        finally:
+            self.abandoned = not answered
+        if not answered:
+            raise unavailable("no answer in time", maybe_submitted=self.sent or self.flying)
+
     def answer(self, verdicts: str | None, error: BaseException | None = None) -> None:
         """Give the caller its answer; only the first one counts."""
-        if self._answered.locked():
+        if self.verdicts is None and self.error is None:
             self.verdicts, self.error = verdicts, error
             self._answered.release()
 
 
 class Committer:
-    """Sends the parcels of one pool."""
+    """Sends the parcels of one pool. ``announce`` is called with each new connection."""
 
-    def __init__(self, *, store: Store, wire: Wire, timeout_s: float, capacity: int = 0) -> None:
-        self._store, self._wire = store, wire
+    def __init__(
+        self, *, store: Store, wire: Wire, timeout_s: float, capacity: int = 0,
+        announce: Callable[[Wire], None] = lambda wire: None,
+    ) -> None:
+        self._store, self._wire, self._announce = store, wire, announce
         self._timeout_s, self._capacity = timeout_s, capacity
-        self._waiting: deque[Parcel] = deque()
         self._replaced = message.entry(
             message.CANCELLED, "", 0, 0, "replaced by a newer task with the same unique key"
         )
+        self._waiting: deque[Parcel] = deque()
         # A lock used as a bell: locked while silent. It belongs to no caller.
         self._bell = threading.Lock()
         self._bell.acquire()
-        self._starting = threading.Lock()
+        self._guard = threading.Lock()
+        #: Who uses the wire: the committer itself, or the parcel of a caller that carries its own.
+        self._busy: Committer | Parcel | None = None
+        #: Whether the last call had one parcel only.
+        self._alone = True
         self._thread: threading.Thread | None = None
+        self._stopped = False
 
-    def post(self, submissions: Sequence[Submission], timeout_s: float | None = None) -> Parcel:
-        """Hand in up to 500 submissions; ``wait`` on the parcel for the answer."""
-        parcel = Parcel(
-            submissions, time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
-        )
-        self._waiting.append(parcel)
-        if self._thread is None:
-            self._start()
-        self._ring()
+    def submit(self, submissions: Sequence[Submission]) -> Parcel:
+        """Store up to 500; an answered parcel. Raises what kept them from being stored."""
+        parcel = Parcel(submissions, time.monotonic() + self._timeout_s)
+        try:
+            if self._alone and self._may_carry(parcel):
+                self._carry(parcel)
+        finally:
+            # Also where a time-out or a signal's handler raised: the wire is free again.
+            if self._busy is parcel:
+                self._busy = None
+                if self._waiting:
+                    self._wake()
+        if parcel.verdicts is None:
+            self._enqueue(parcel)
+            parcel.wait()
         return parcel
 
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None:
-                thread = threading.Thread(
-                    target=self._run, name=f"skedulr-committer-{self._store.keys.pool}", daemon=True
-                )
-                thread.start()
-                self._thread = thread
+    def post(self, submissions: Sequence[Submission]) -> Parcel:
+        """Hand in up to 500 submissions; ``wait`` on the parcel for the answer."""
+        parcel = Parcel(submissions, time.monotonic() + self._timeout_s)
+        self._enqueue(parcel)
+        return parcel
 
-    def _ring(self) -> None:
+    def stop(self) -> None:
+        """Close the connection and let the thread end, once what was handed in is answered."""
+        self._stopped = True
+        if self._thread is None:
+            self._wire.close()
+        else:
+            self._wake()
+
+    # A caller that carries its own
+
+    def _may_carry(self, parcel: Parcel) -> bool:
+        if not self._wire.connected or _size(parcel) > _SMALL_BYTES:
+            return False
+        with self._guard:
+            if self._busy is None and not self._waiting:
+                self._busy = parcel
+        return self._busy is parcel
+
+    def _carry(self, parcel: Parcel) -> None:
+        """Try once, for the caller; what it does not answer, the committer is to go on with."""
+        try:
+            self._send([parcel])
+        except WireError as error:
+            parcel.sent = error.sent
+            if time.monotonic() + _FIRST_PAUSE_S >= parcel.deadline:
+                raise unavailable(error, maybe_submitted=parcel.sent) from error
+        except RedisError as error:
+            raise _refused(error) from error
+
+    # Handing over
+
+    def _enqueue(self, parcel: Parcel) -> None:
+        self._waiting.append(parcel)
+        # A caller that carries its own wakes the committer when it is done.
+        if not isinstance(self._busy, Parcel):
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have the committer look, and have one: it starts at the first need, or was killed."""
+        if self._thread is None or not self._thread.is_alive():
+            with self._guard:
+                if self._thread is None or not self._thread.is_alive():
+                    name = f"skedulr-committer-{self._store.keys.pool}"
+                    self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+                    self._thread.start()
         if self._bell.locked():
             try:
                 self._bell.release()
             except RuntimeError:
                 pass  # another thread rang in between: once is enough
 
+    # The committer
+
     def _run(self) -> None:
         while True:
             self._bell.acquire()
-            while self._waiting:
+            while self._waiting and self._take_wire():
                 batch = self._gather()
                 try:
                     self._commit(batch)
-                except BaseException as error:
-                    # A fault of ours, or this greenlet is killed: nobody may wait in vain.
+                except Exception as error:
+                    if not isinstance(error, RedisError):
+                        log.exception("a batch of submits failed")
                     for parcel in batch:
-                        parcel.answer(None, error)
-                    if not isinstance(error, Exception):
-                        self._thread = None
-                        raise
-                    log.exception("a batch of submits failed")
+                        parcel.answer(None, _refused(error))
+                except BaseException:
+                    self._die(batch)
+                    raise
+                finally:
+                    self._busy = None
+            if self._stopped and not self._waiting:
+                self._wire.close()
+                return
+
+    def _die(self, batch: list[Parcel]) -> None:
+        """Killed: nobody may wait in vain, and those behind get a new committer."""
+        for parcel in batch:
+            maybe = parcel.sent or parcel.flying
+            parcel.answer(None, unavailable("its sender was killed", maybe_submitted=maybe))
+        self._thread = self._busy = None
+        if self._waiting:
+            self._wake()
+
+    def _take_wire(self) -> bool:
+        with self._guard:
+            if self._busy is None:
+                self._busy = self
+        return self._busy is self
 
     def _gather(self) -> list[Parcel]:
         """What fits into one call; at least one parcel."""
@@ -135,32 +232,47 @@ class Committer:
             parcel = self._waiting.popleft()
             room -= len(parcel.submissions)
             batch.append(parcel)
+        self._alone = len(batch) == 1
         return batch
 
     def _commit(self, batch: list[Parcel]) -> None:
-        pause_s = _FIRST_PAUSE_S
-        while batch:
-            left_s = max(parcel.deadline for parcel in batch) - time.monotonic()
-            self._wire.timeout_s = max(0.01, left_s)
-            submissions = [one for parcel in batch for one in parcel.submissions]
+        """Try until Redis answered, or nobody is left whose time is not over."""
+        pause_s, problem = _FIRST_PAUSE_S, WireError("the connection was busy")
+        while batch := _in_time(batch, problem):
             try:
-                verdicts, holders = self._store.submit(
-                    self._wire, submissions, self._capacity, self._replaced
-                )
+                self._try(batch)
+                return
             except WireError as error:
-                batch = self._give_up_late(batch, error, pause_s)
+                problem = error
+                for parcel in batch:
+                    parcel.sent = parcel.sent or (parcel.flying and error.sent)
+                    parcel.flying = False
+                batch = _in_time(batch, problem, pause_s)
                 if batch:
                     time.sleep(pause_s)
                     pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-                continue
-            self._deal_out(batch, verdicts, holders)
-            return
 
-    @staticmethod
-    def _deal_out(batch: list[Parcel], verdicts: str, holders: list[str]) -> None:
-        """Each parcel its part of the answer."""
-        at = 0
-        remaining = iter(holders)
+    def _try(self, batch: list[Parcel]) -> None:
+        if not self._wire.connected:
+            self._connect()
+        left_s = min(parcel.deadline for parcel in batch) - time.monotonic()
+        # The connection's usual bound costs nothing to use, another one two system calls.
+        hurry = left_s < self._timeout_s - _LATE_S
+        self._wire.timeout_s = max(_LATE_S, left_s) if hurry else self._timeout_s
+        for parcel in batch:
+            parcel.flying = True
+        try:
+            self._send(batch)
+        finally:
+            self._wire.timeout_s = self._timeout_s
+
+    def _send(self, batch: list[Parcel]) -> None:
+        """One call; each parcel gets its part of the answer."""
+        submissions = [one for parcel in batch for one in parcel.submissions]
+        verdicts, holders = self._store.submit(
+            self._wire, submissions, self._capacity, self._replaced
+        )
+        at, remaining = 0, iter(holders)
         for parcel in batch:
             part = verdicts[at:at + len(parcel.submissions)]
             at += len(part)
@@ -170,25 +282,45 @@ class Committer:
                 }
             parcel.answer(part)
 
-    def _give_up_late(
-        self, batch: list[Parcel], error: WireError, pause_s: float
-    ) -> list[Parcel]:
-        """Answer those whose time is over; the others, to try again."""
-        left = []
-        for parcel in batch:
-            parcel.sent = parcel.sent or (isinstance(error, NotAnswered) and error.sent)
-            if time.monotonic() + pause_s < parcel.deadline:
-                left.append(parcel)
-            else:
-                parcel.answer(None, unavailable(error, maybe_submitted=parcel.sent))
-        return left
+    def _connect(self) -> None:
+        self._wire.connect()
+        try:
+            self._announce(self._wire)
+        except BaseException:
+            # Unannounced, the pool would be on no list: not without it.
+            self._wire.close()
+            raise
 
 
-def unavailable(error: WireError, *, maybe_submitted: bool = False) -> SkedulrError:
+def unavailable(why: object, *, maybe_submitted: bool = False) -> StorageUnavailable:
     """The one documented error for a Redis that does not answer or refuses."""
     known = (
         "the task may have been stored" if maybe_submitted else "certainly nothing was stored"
     )
-    failure = StorageUnavailable(f"Redis is not available ({error}); {known}", maybe_submitted)
+    failure = StorageUnavailable(f"Redis is not available ({why}); {known}", maybe_submitted)
+    failure.__cause__ = why if isinstance(why, BaseException) else None
+    return failure
+
+
+def _in_time(batch: list[Parcel], problem: WireError, ahead_s: float = 0.0) -> list[Parcel]:
+    """Those whose time is not over ``ahead_s`` from now; the others are answered."""
+    left = []
+    for parcel in batch:
+        if parcel.abandoned and not parcel.sent:
+            continue
+        if time.monotonic() + ahead_s < parcel.deadline:
+            left.append(parcel)
+        else:
+            parcel.answer(None, unavailable(problem, maybe_submitted=parcel.sent))
+    return left
+
+
+def _refused(error: Exception) -> SkedulrError:
+    """For what Redis can not do now or later: a script's fault, a user without the right to it."""
+    failure = SkedulrError(f"the submit failed: {error}")
     failure.__cause__ = error
     return failure
+
+
+def _size(parcel: Parcel) -> int:
+    return sum(len(one.envelope) for one in parcel.submissions)
