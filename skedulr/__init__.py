@@ -14,7 +14,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .app import Skedulr
     from .app import default as _default
-    from .context import current_task, task_id
+    from .context import current_task, report_progress, task_id
     from .errors import (
         BulkError,
         ConfigError,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait", "stats",
     "use", "on", "configure", "Skedulr", "Task", "Call", "Handle",
-    "current_task", "task_id",
+    "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
     "SkedulrError", "ConfigError", "PayloadError", "PayloadTooLarge", "DuplicateTask", "QueueFull",
     "UnknownTask", "UnknownPool", "TaskNotFound", "TaskFailed", "ResultTimeout", "BulkError",
@@ -64,7 +64,7 @@ __all__ = [
 
 _MODULES = {
     "Skedulr": "app", "Task": "tasks", "Call": "tasks", "Handle": "handles",
-    "current_task": "context", "task_id": "context",
+    "current_task": "context", "task_id": "context", "report_progress": "context",
     "LinearRetry": "retries", "ExponentialBackoff": "retries",
 }
 _METHODS = frozenset((

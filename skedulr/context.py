@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
+
+from .errors import ConfigError
 
 _current: ContextVar[Context | None] = ContextVar("skedulr_task", default=None)
 
@@ -17,20 +20,22 @@ class Context:
     """
 
     __slots__ = (
-        "args", "attempt", "cancelled", "deadline", "due_at", "headers", "kwargs", "max_retries",
-        "name", "pool", "token", "uid",
+        "_report", "args", "attempt", "cancelled", "deadline", "due_at", "headers", "kwargs",
+        "max_retries", "name", "pool", "token", "uid",
     )
 
     def __init__(
         self, *, uid: str, pool: str, name: str, args: list[Any], kwargs: dict[str, Any],
         attempt: int, max_retries: int | None, token: str, due_at: float | None,
         headers: dict[str, Any], deadline: float | None = None,
+        report: Callable[[float, str | None], object] | None = None,
     ) -> None:
         self.uid, self.pool, self.name = uid, pool, name
         self.args, self.kwargs, self.headers = args, kwargs, headers
         self.attempt, self.max_retries, self.token = attempt, max_retries, token
         self.due_at, self.deadline = due_at, deadline
         self.cancelled = False
+        self._report = report
 
     def __repr__(self) -> str:
         return f"<Context of {self.name} {self.id} attempt {self.attempt}>"
@@ -39,6 +44,19 @@ class Context:
     def id(self) -> str:
         """``"<pool>/<uid>"``."""
         return f"{self.pool}/{self.uid}"
+
+
+    def report_progress(self, percent: float, note: str | None = None) -> None:
+        """Say how far the run is; at most five times a second it is written where others see it.
+
+        ``percent`` is 0 to 100. Raises ConfigError for anything else.
+        """
+        if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not (
+            0 <= percent <= 100
+        ):
+            raise ConfigError(f"percent={percent!r} is not usable: a number from 0 to 100")
+        if self._report is not None:
+            self._report(float(percent), note)
 
 
 def current_task() -> Context:
@@ -53,6 +71,11 @@ def task_id() -> str | None:
     """The id of the task that runs here, or None outside of a task."""
     context = _current.get()
     return None if context is None else context.id
+
+
+def report_progress(percent: float, note: str | None = None) -> None:
+    """Say how far the running task is; see ``Context.report_progress``."""
+    current_task().report_progress(percent, note)
 
 
 #: Set by the executor, for the length of a run.

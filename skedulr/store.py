@@ -58,8 +58,8 @@ class Ending(NamedTuple):
 class Judgement:
     """How the death of an owner is judged. ``culprit`` is the task that had the CPU, or b"".
 
-    A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the journal
-    entries for the two. With ``suspecting``, what was started is suspect where nobody is named.
+    A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the
+    journal entries for the two. With ``suspecting``, what was started is suspect where nobody is named.
     """
 
     culprit: bytes
@@ -67,6 +67,14 @@ class Judgement:
     back: bytes
     death: bytes
     suspecting: bool = True
+
+
+class Deferral(NamedTuple):
+    """A claimed task that is put off ``delay_ms``, uncounted: nobody here knows its name."""
+
+    uid: bytes
+    token: bytes
+    delay_ms: int
 
 
 class Failure(NamedTuple):
@@ -183,16 +191,16 @@ class Store:
         removed: int = self._run(wire, "purge", ["ended" if ended else "unstarted", *uids])[1]
         return removed
 
-    def progress(self, wire: Runner, batch: Iterable[tuple[bytes, bytes, str]]) -> str:
-        """Keep what running tasks report: uid, token, text; a verdict letter each."""
+    def progress(self, wire: Runner, batch: Iterable[tuple[bytes, bytes, bytes]]) -> str:
+        """Keep what running tasks report: uid, token, what; a verdict letter each."""
         args: list[Any] = []
         for one in batch:
             args += one
         verdicts: bytes = self._run(wire, "progress", args)[1]
         return verdicts.decode()
 
-    def defer(self, lane: Lane, batch: Iterable[tuple[bytes, bytes, int]]) -> str:
-        """Put claimed tasks off, uncounted: uid, token, delay ms; a verdict letter each."""
+    def defer(self, lane: Lane, batch: Iterable[Deferral]) -> str:
+        """Put claimed tasks off, no attempt counted; a verdict letter each."""
         args: list[Any] = [lane.number + 1]
         for one in batch:
             args += one

@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from .wire import WireError, make_connection
+from .subscription import follow
+from .wire import WireError
 
 log = logging.getLogger("skedulr.client")
 
@@ -78,7 +79,8 @@ class Listener:
         pause_s = 0.1
         while True:
             try:
-                self._follow(self._ring)
+                follow(self._url, self.channel, name=self._name,
+                       on_subscribed=self._on_subscribed, on_message=self._ring)
             except Exception as error:
                 log.debug("the subscription for results broke: %s", error)
             self._subscribed.clear()
@@ -90,22 +92,9 @@ class Listener:
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 2.0)
 
-    def _follow(self, ring: Callable[[str], None]) -> None:
-        connection = make_connection(self._url, name=self._name, timeout_s=5.0)
-        try:
-            connection.connect()
-            connection.send_command("SUBSCRIBE", self.channel)
-            connection.read_response(timeout=5.0)
-            self._subscribed.set()
-            self._ring_all()  # whoever missed a message while nobody listened
-            while True:
-                if not connection.can_read(timeout=60):
-                    connection.send_command("PING")
-                kind, *rest = connection.read_response(timeout=10.0)
-                if kind == b"message":
-                    ring(rest[1].decode())
-        finally:
-            connection.disconnect()
+    def _on_subscribed(self) -> None:
+        self._subscribed.set()
+        self._ring_all()  # whoever missed a message while nobody listened
 
     def _ring(self, id: str) -> None:
         with self._guard:

@@ -29,17 +29,19 @@ from ..clock import Clock
 from ..config import Config, PoolSpec
 from ..hub.driver import Driver
 from ..hub.monitor import Monitor, greenlet_stacks
-from ..keys import PoolKeys
+from ..keys import PoolKeys, SpaceKeys
 from ..store import BATCH, Lane, Store
 from ..wire import Wire, WireError
 from ..wires import SharedWire
 from . import poison
 from .board import Board
+from .control import Control
 from .executor import CANCELLED, LOST, SHUTDOWN, Executor, Limits
 from .fetcher import Fetcher
 from .heart import Heart
 from .patience import Patience
 from .plainwire import PlainWire
+from .progress import Progress
 from .recorder import Recorder
 from .signals import Signals, unblock
 from .sweeper import Sweeper
@@ -137,6 +139,13 @@ class Child:
             lease_s=config.lease, patience=self.patience, on_gone=self._gone,
         )
         self.recorder.on_retry = self.fetcher.due_in
+        self.executor.on_stuck = self._ending.set
+        self.executor.on_progress = Progress(store=store, wire=side, driver=self.driver).report
+        self.control = Control(
+            url=spec.url, channel=SpaceKeys(config.namespace).control, name=f"{name}:control",
+            pool=pool, on_change=self._on_change,
+            on_cancel=lambda uid: self.executor.interrupt(uid, CANCELLED),
+        )
         self.sweeper = Sweeper(
             store=store, wire=side, driver=self.driver, lease_s=config.lease,
             keep=(config.keep_records_days * 86400, config.keep_records, config.keep_dead),
@@ -156,6 +165,7 @@ class Child:
         self.heart.start()
         self.fetcher.start()
         self.sweeper.start()
+        self.control.start()
         self.driver.every(1.0, self._look_around, internal=True)
         self.board.ready = 1
         self.log.info("pool %s: %d workers ready, pid %d", self.spec.pool.name,
@@ -188,6 +198,9 @@ class Child:
         for uid in cancelled:
             self.executor.interrupt(uid, CANCELLED)
 
+    def _on_change(self) -> None:
+        """Settings of the pool may have changed."""
+
     def _gone(self) -> None:
         """Our owner was released: whatever we hold belongs to others. Start anew as another."""
         self.log.error("this process was taken for dead and its tasks given to others; restarting")
@@ -214,6 +227,7 @@ class Child:
             gevent.sleep(0.01)
         self.patience.stop()
         self.sweeper.stop()
+        self.control.stop()
         self.recorder.flush(2.0)
         self.heart.stop()
         if self._status == DRAINED:

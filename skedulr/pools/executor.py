@@ -30,11 +30,20 @@ from .. import message, payload, retries
 from ..app import Skedulr
 from ..clock import Clock
 from ..context import Context, running
-from ..errors import PayloadError, Reject, Retry, TaskCancelled, TaskTimeout
+from ..errors import PayloadError, Reject, Retry, TaskCancelled, TaskTimeout, nearest
 from ..errortext import describe, forget
 from ..hub.driver import Driver
 from ..middleware import Step, compose
-from ..store import END_CANCELLED, END_DEAD, END_EXPIRED, END_SUCCEEDED, Claims, Ending, Failure
+from ..store import (
+    END_CANCELLED,
+    END_DEAD,
+    END_EXPIRED,
+    END_SUCCEEDED,
+    Claims,
+    Deferral,
+    Ending,
+    Failure,
+)
 from ..tasks import MAX_RETRIES, Task
 from .board import NOBODY, ON_CPU, Board
 from .recorder import Recorder
@@ -45,6 +54,10 @@ log = logging.getLogger("skedulr.task")
 SLICE_S = 0.003
 #: The most tasks taken beyond the free workers.
 MOST_AHEAD = 400
+#: After an interruption a handler gets this long to end, then it is abandoned, seconds.
+LAST_WORDS_S = 5.0
+#: A task nobody here knows is looked at again after this long, seconds.
+UNKNOWN_AGAIN_S = 5.0
 #: Why a run was interrupted.
 TIMED_OUT, CANCELLED, LOST, SHUTDOWN = "timed out", "cancelled", "lost", "shutdown"
 
@@ -65,7 +78,8 @@ class Run:
     """One attempt under way."""
 
     __slots__ = (
-        "attempt", "claimed", "context", "entry", "name", "reason", "started_ms", "task", "worker",
+        "abandoned", "attempt", "claimed", "context", "entry", "name", "reason", "started_ms",
+        "task", "worker",
     )
 
     def __init__(self, claimed: Claimed, worker: Worker, started_ms: int) -> None:
@@ -75,6 +89,8 @@ class Run:
         self.task: Task[..., Any] | None = None
         self.context: Context | None = None
         self.reason: str | None = None
+        #: Its handler did not end when it was interrupted; whatever it comes to is dropped.
+        self.abandoned = False
         self.entry: Any = None
 
 
@@ -136,6 +152,10 @@ class Executor:
         self.renewed_at = time.monotonic()
         #: Called on the hub when workers became free.
         self.on_room: Callable[[], None] = _nobody
+        #: Called when a handler had to be abandoned: this process should be replaced.
+        self.on_stuck: Callable[[], None] = _nobody
+        #: Takes what handlers report: uid, token, percent, note.
+        self.on_progress: Callable[[bytes, bytes, float, str | None], None] = _nobody_reads
 
     # Taking in
 
@@ -227,6 +247,8 @@ class Executor:
 
     def interrupt(self, uid: bytes, reason: str) -> None:
         """End a task early: at once where it runs, before it starts where it is pending."""
+        if uid not in self.held:
+            return
         if reason == CANCELLED:
             self.cancelled.add(uid)
         run = self.running.get(uid)
@@ -252,14 +274,33 @@ class Executor:
             if reason == TIMED_OUT and run.task is not None
             else TaskCancelled(reason)
         )
-        worker = run.worker
-        self._hub.loop.run_callback(self._deliver, worker, run, error)
+        if run.entry is not None:
+            run.entry.cancel()
+        run.entry = self._driver.after(LAST_WORDS_S, partial(self._abandon, run), inline=True)
+        self._hub.loop.run_callback(self._deliver, run.worker, run, error)
 
     @staticmethod
     def _deliver(worker: Worker, run: Run, error: BaseException) -> None:
         # In the hub. The run may have ended since; its worker then has another one.
         if worker.run is run:
             worker.greenlet.throw(error)
+
+    def _abandon(self, run: Run) -> None:
+        """The handler goes on in spite of its interruption: record the outcome without it.
+
+        Its greenlet can not be ended from outside, so its slot is lost; the process is replaced
+        once its other tasks are done.
+        """
+        uid, worker = run.claimed.uid, run.worker
+        if self.running.get(uid) is not run:
+            return
+        log.error("task %s/%s %s does not end although it was %s; its process will be replaced",
+                  self.pool, uid.decode(), run.name, run.reason)
+        self._interrupted(run, None)
+        run.abandoned = True
+        worker.run = None
+        del self.running[uid]
+        self.on_stuck()
 
     # Working
 
@@ -303,7 +344,8 @@ class Executor:
                 hub_switch()
                 slice_ends = time.monotonic() + SLICE_S
                 continue
-            self._one(worker, claimed)
+            if not self._one(worker, claimed):
+                return
             if weakref.getweakrefcount(worker.greenlet) != worker.weakrefs:
                 # The task left greenlet-locals behind. They end with the greenlet, so that the
                 # next task finds none.
@@ -336,7 +378,8 @@ class Executor:
         self.in_doubt = False
         self._wake_workers()
 
-    def _one(self, worker: Worker, claimed: Claimed) -> None:
+    def _one(self, worker: Worker, claimed: Claimed) -> bool:
+        """Run one task; False where the run was abandoned and this greenlet is to end."""
         uid = claimed.uid
         run = Run(claimed, worker, self._clock.redis_ms())
         worker.run = run
@@ -349,13 +392,15 @@ class Executor:
         except BaseException as error:
             # A fault of ours, or an interruption that came between two steps.
             self._failed(run, error)
-        finally:
-            if run.entry is not None:
-                run.entry.cancel()
-            worker.run = None
-            self.running.pop(uid, None)
-            self.started.pop(uid, None)
-            self._board.on_cpu = NOBODY
+        if run.abandoned:
+            return False
+        if run.entry is not None:
+            run.entry.cancel()
+        worker.run = None
+        del self.running[uid]
+        self.started.pop(uid, None)
+        self._board.on_cpu = NOBODY
+        return True
 
     def _attempt(self, run: Run) -> None:
         claimed = run.claimed
@@ -370,7 +415,7 @@ class Executor:
         run.name = name
         task = self._app.tasks.get(name)
         if task is None:
-            self._bury(run, "UnknownTask", f"no task {name!r} is registered in pool {self.pool!r}")
+            self._put_off(run, name, claimed.header)
             return
         if extras:
             task = _with_extras(task, extras)
@@ -387,6 +432,7 @@ class Executor:
             attempt=run.attempt, max_retries=task.option("max_retries", MAX_RETRIES),
             token=claimed.token.decode(), due_at=header[3] / 1000 if header[3] else None,
             headers=extras.get("headers") or {},
+            report=partial(self._report, claimed),
         )
         if timeout_s is not None:
             run.context.deadline = time.monotonic() + timeout_s
@@ -410,14 +456,15 @@ class Executor:
             self._failed(run, error)
             return
         if run.reason is not None:
-            self._interrupted(run, None)
+            self._failed(run, None)
             return
         try:
             encoded = _NOTHING if result is None or task.option("keep_result") is False else (
                 payload.encode(result, self.limits.result_limit, "result")
             )
         except PayloadError as error:
-            self._failed(run, error)
+            # It would fail again, after doing its work again.
+            self._bury(run, "PayloadError", str(error))
             return
         self._recorder.end(Ending(
             run.claimed.uid, run.claimed.token, END_SUCCEEDED,
@@ -428,8 +475,10 @@ class Executor:
 
     # Outcomes
 
-    def _failed(self, run: Run, error: BaseException) -> None:
-        if run.reason is not None:
+    def _failed(self, run: Run, error: BaseException | None) -> None:
+        if run.abandoned:
+            return
+        if run.reason is not None or error is None:
             self._interrupted(run, error)
             return
         if isinstance(error, Reject):
@@ -493,6 +542,25 @@ class Executor:
             return None if over else max(0.0, float(error.delay))
         return retries.delay_after(strategy, run.attempt, error, most)
 
+    def _put_off(self, run: Run, name: str, header: bytes) -> None:
+        """Nobody here knows the task: let others have it, for a bounded time."""
+        since_ms = int(header.split(b" ")[5]) if header.count(b" ") == 5 else 0
+        waited_ms = self._clock.redis_ms() - since_ms if since_ms else 0
+        if waited_ms >= self.limits.unknown_after_s * 1000:
+            self._bury(run, "UnknownTask", f"no task {name!r} is registered in pool {self.pool!r}"
+                       f"{nearest(name, (task.name for task in self._app.tasks))}")
+            return
+        if not since_ms:
+            log.warning("task %s/%s: no task %r is registered here; it waits for a process that "
+                        "knows it, at most %g s", self.pool, run.claimed.uid.decode(), name,
+                        self.limits.unknown_after_s)
+        self._recorder.defer(Deferral(
+            run.claimed.uid, run.claimed.token, round(UNKNOWN_AGAIN_S * 1000)
+        ))
+
+    def _report(self, claimed: Claimed, percent: float, note: str | None) -> None:
+        self.on_progress(claimed.uid, claimed.token, percent, note)
+
     def _bury(self, run: Run, kind: str, text: str) -> None:
         log.error("task %s/%s is dead: %s", self.pool, run.claimed.uid.decode(), text)
         self._end(run, END_DEAD, message.DEAD, [kind, text, ""])
@@ -537,6 +605,10 @@ def _place(claimed: Claimed) -> int:
 
 
 def _nobody() -> None:
-    """Until the fetcher listens."""
+    """Until someone listens."""
+
+
+def _nobody_reads(uid: bytes, token: bytes, percent: float, note: str | None) -> None:
+    """Until someone listens."""
 
 

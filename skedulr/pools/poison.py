@@ -34,7 +34,7 @@ def judge_host(owner: str = "") -> Judgement:
             message.CRASHED_TYPE, "its process or host vanished while it ran", "",
         ]),
         death=message.entry(message.DEAD, owner, 0, 0, [
-            message.CRASHED_TYPE, f"its process or host vanished while it ran, for the {CRASH_LIMIT}rd time",
-            "",
+            message.CRASHED_TYPE,
+            f"its process or host vanished while it ran, for the {CRASH_LIMIT}rd time", "",
         ]),
     )

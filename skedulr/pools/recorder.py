@@ -8,7 +8,7 @@ recovered or released: the outcome is dropped, because another run of the task d
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import gevent
@@ -21,6 +21,7 @@ from ..store import (
     END_CANCELLED,
     KEPT,
     LOST,
+    Deferral,
     Ending,
     Failure,
     Lane,
@@ -40,6 +41,7 @@ class Recorder:
         self._store, self._lane, self._on_gone = store, lane, on_gone
         self._endings: list[Ending] = []
         self._failures: list[Failure] = []
+        self._deferrals: list[Deferral] = []
         self._work = Event()
         self._asleep = True
         self._greenlet: gevent.Greenlet | None = None
@@ -69,6 +71,12 @@ class Recorder:
         if self._asleep:
             self._wake()
 
+    def defer(self, deferral: Deferral) -> None:
+        """A task is put off because its name is not known here."""
+        self._deferrals.append(deferral)
+        if self._asleep:
+            self._wake()
+
     def flush(self, timeout_s: float) -> bool:
         """Wait until all is written; False where that took longer."""
         return bool(self._quiet.wait(timeout_s))
@@ -86,7 +94,7 @@ class Recorder:
 
     def _run(self) -> None:
         while True:
-            if not self._endings and not self._failures:
+            if not (self._endings or self._failures or self._deferrals):
                 self._asleep = True
                 self._quiet.set()
                 self._work.clear()
@@ -96,6 +104,8 @@ class Recorder:
                     self._finish()
                 if self._failures:
                     self._retry()
+                if self._deferrals:
+                    self._put_off()
             except Gone:
                 self._on_gone()
                 return
@@ -118,15 +128,24 @@ class Recorder:
         batch = self._failures[:BATCH]
         verdicts = self._store.retry(self._lane, batch)
         del self._failures[:len(batch)]
-        for failure, verdict in zip(batch, verdicts, strict=True):
+        self._settle_delayed(batch, verdicts)
+
+    def _put_off(self) -> None:
+        batch = self._deferrals[:BATCH]
+        verdicts = self._store.defer(self._lane, batch)
+        del self._deferrals[:len(batch)]
+        self._settle_delayed(batch, verdicts)
+
+    def _settle_delayed(self, batch: Sequence[Failure | Deferral], verdicts: str) -> None:
+        for one, verdict in zip(batch, verdicts, strict=True):
             if verdict == CANCEL_MEANWHILE:
-                self.end(Ending(failure.uid, failure.token, END_CANCELLED, message.entry(
+                self.end(Ending(one.uid, one.token, END_CANCELLED, message.entry(
                     message.CANCELLED, self._lane.owner, 0, 0, "cancelled while it ran"
                 )))
                 continue
-            self._settle(failure.uid, verdict)
+            self._settle(one.uid, verdict)
             if verdict == KEPT:
-                self.on_retry(failure.delay_ms / 1000)
+                self.on_retry(one.delay_ms / 1000)
 
     def _settle(self, uid: bytes, verdict: str) -> None:
         if verdict == LOST:
