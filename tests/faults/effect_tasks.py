@@ -1,0 +1,128 @@
+"""Tasks that write down what they did: the effect log that ``history.py`` judges.
+
+Each line is one ``write`` to a file opened with O_APPEND, so lines of several processes never mix
+and a line that is there was written whole, also by a process that is killed right after it:
+
+    uid attempt token phase pid monotonic epoch
+
+Phases: ``began``, then one of ``ended``, ``failed`` (the handler raises on purpose),
+``interrupted`` (something was thrown into it), ``dying`` (it is about to kill its own process). A
+run without a second line was killed from outside. A task returns its token, so that the record says
+whose outcome was taken. The log's path is in ``EFFECT_LOG``; the monotonic clock is one for all
+processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from skedulr import LinearRetry, current_task, task
+
+_log: int | None = None
+
+
+def note(phase: str) -> str:
+    """Append one line for the task that runs here; its token."""
+    global _log
+    if _log is None:
+        _log = os.open(os.environ["EFFECT_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    run = current_task()
+    line = (
+        f"{run.uid} {run.attempt} {run.token} {phase} {os.getpid()} "
+        f"{time.monotonic():.6f} {time.time():.3f}\n"
+    )
+    os.write(_log, line.encode())
+    return run.token
+
+
+@task(name="plain")
+def plain() -> str:
+    note("began")
+    return note("ended")
+
+
+@task(name="hold")
+def hold(seconds: float) -> str:
+    """Waits, as most tasks do."""
+    note("began")
+    try:
+        time.sleep(seconds)
+    except BaseException:
+        note("interrupted")
+        raise
+    return note("ended")
+
+
+@task(name="gate")
+def gate(file: str) -> str:
+    """Waits until a file is there; a relative path is in the node's own folder."""
+    note("began")
+    try:
+        while not os.path.exists(file):
+            time.sleep(0.01)
+    except BaseException:
+        note("interrupted")
+        raise
+    return note("ended")
+
+
+@task(name="burn")
+def burn(seconds: float) -> str:
+    """Computes, and lets nothing else run meanwhile."""
+    note("began")
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    return note("ended")
+
+
+@task(name="flaky", max_retries=5, retry=LinearRetry(0.1))
+def flaky(failures: int) -> str:
+    """Fails so many times, then succeeds."""
+    note("began")
+    if current_task().attempt <= failures:
+        note("failed")
+        raise RuntimeError("not yet")
+    return note("ended")
+
+
+@task(name="doomed", max_retries=1, retry=LinearRetry(0.1))
+def doomed() -> None:
+    note("began")
+    note("failed")
+    raise RuntimeError("never")
+
+
+@task(name="deadly")
+def deadly(moment: str, times: int) -> str:
+    """Kills its own process ``times`` times, at one moment of its run, and then behaves.
+
+    ``start``: before anything was done; ``middle``: after a wait; ``end``: everything is done and
+    the process dies before the outcome can be recorded.
+    """
+    note("began")
+    if moment == "middle":
+        time.sleep(0.05)
+    marker = f"{os.environ['EFFECT_LOG']}.{current_task().uid}"
+    if moment != "end" and _dies_again(marker, times):
+        _die()
+    token = note("ended")
+    if moment == "end" and _dies_again(marker, times):
+        _die()
+    return token
+
+
+def _dies_again(marker: str, times: int) -> bool:
+    died = os.path.getsize(marker) if os.path.exists(marker) else 0
+    if died >= times:
+        return False
+    with open(marker, "ab") as file:
+        file.write(b"x")
+    return True
+
+
+def _die() -> None:
+    note("dying")
+    os.kill(os.getpid(), signal.SIGKILL)

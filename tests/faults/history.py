@@ -1,0 +1,388 @@
+"""The history checker: did what happened keep what DESIGN section 1 promises?
+
+A ``History`` is what was acknowledged at submit, what the tasks did (the effect log), which faults
+were injected when, where every task is in Redis at the end, and samples of the queue while it ran.
+``verdict`` states all that is wrong with it, as ``Violation``s; an empty list is a clean bill.
+
+The rules, by the names that violations carry:
+
+- ``lost``       an acknowledged task is nowhere in Redis
+- ``unfinished`` it is somewhere, but in no end state
+- ``places``     it is in more places than one, or in half of one
+- ``end``        it ended otherwise than its kind of task must
+- ``refused``    a submit that said "certainly not stored" did store it
+- ``doubled``    a run was followed by another though no fault touched it
+- ``attempt``    an attempt was counted that did not fail, or a failure was not counted
+- ``stale``      the recorded outcome is not that of the last run that began
+- ``counts``     the pool's totals are not those of its records
+- ``idle``       a ready task waited over 2 s while workers were idle and Redis well
+- ``held``       the same for a task that was claimed, and not started
+
+A run is *touched* by a fault if its process was killed or told to stop, or was frozen or cut off
+from Redis for long enough that its lease could run out, between the run's beginning and the moment
+its outcome can be taken for recorded. What a touched run did may happen again: at least once.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from skedulr import message
+from skedulr.keys import PoolKeys
+
+#: Promised: no ready task beside an idle worker for longer than this, seconds.
+MOST_IDLE_S = 2.0
+#: An outcome is recorded this long after the handler's end, if nothing is in the way, seconds.
+RECORDED_S = 1.0
+#: After Redis was away: the longest pause of a process between two tries, and the try, seconds.
+SETTLE_S = 3.0
+FOREVER = float("inf")
+
+
+class Effect(NamedTuple):
+    """One line of the effect log; ``at`` is monotonic seconds."""
+
+    uid: str
+    attempt: int
+    token: str
+    phase: str
+    pid: int
+    at: float
+
+
+class Submitted(NamedTuple):
+    """What a producer was told. ``answer``: "stored", "maybe" or "refused"."""
+
+    uid: str
+    answer: str
+    ends: tuple[str, ...] = ("succeeded",)
+
+
+class Fault(NamedTuple):
+    """Something that was done to processes ``pids``, or (none) to the server for everybody.
+
+    ``kind``: "killed", "stopped" (asked to drain), "frozen", "cut off", or for the server "outage"
+    (away or refusing for a while) and "blip" (connections or scripts dropped).
+    """
+
+    kind: str
+    begin: float
+    end: float
+    pids: frozenset[int] = frozenset()
+
+
+class Sample(NamedTuple):
+    """The queue at one moment: tasks that are ready or due, claimed, and workers that live."""
+
+    at: float
+    ready: int
+    claimed: int
+    workers: int
+
+
+class Final(NamedTuple):
+    """Where a task is at the end, and what its record says."""
+
+    places: frozenset[str]
+    state: str | None = None
+    token: str | None = None
+    failures: int = 0
+
+
+class Violation(NamedTuple):
+    """One broken promise."""
+
+    rule: str
+    uid: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.uid or 'the pool'}: {self.text}"
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a task, as it stands in the effect log."""
+
+    uid: str
+    attempt: int
+    token: str
+    pid: int
+    began: float
+    over: float = FOREVER
+    phase: str = "vanished"
+
+
+@dataclass
+class History:
+    """All that is known of one test; ``lease_s`` is that of its nodes."""
+
+    lease_s: float
+    submitted: list[Submitted] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    finals: dict[str, Final] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    #: The pool's own totals, "succeeded" and "failed"; empty: not looked at.
+    totals: dict[str, int] = field(default_factory=dict)
+
+    def verdict(self) -> list[Violation]:
+        """Everything that is wrong, in the order of the rules above."""
+        return [
+            *self._ends(), *self._runs(), *self._counts(), *self._waits(),
+        ]
+
+    # Where tasks ended
+
+    def _ends(self) -> Iterator[Violation]:
+        began = {one.uid for one in self.effects}
+        for uid, answer, ends in self.submitted:
+            final = self.finals.get(uid, Final(frozenset()))
+            if answer == "refused":
+                if final.places or uid in began:
+                    yield Violation("refused", uid, f"it is in {_list(final.places)}")
+            elif final.places or answer == "stored":
+                yield from _end_of(uid, final, ends)
+
+    # What runs did
+
+    def runs(self) -> dict[str, list[Run]]:
+        """The runs of each task, in the order they began."""
+        open_runs: dict[tuple[str, str, int], Run] = {}
+        found: dict[str, list[Run]] = defaultdict(list)
+        for one in sorted(self.effects, key=lambda effect: effect.at):
+            key = one.uid, one.token, one.pid
+            if one.phase == "began":
+                run = open_runs[key] = Run(one.uid, one.attempt, one.token, one.pid, one.at)
+                found[one.uid].append(run)
+            elif key in open_runs:
+                open_runs[key].over, open_runs[key].phase = one.at, one.phase
+        return found
+
+    def _runs(self) -> Iterator[Violation]:
+        touching = _Touching(self)
+        for uid, runs in self.runs().items():
+            for run, after in pairwise(runs):
+                yield from self._followed(run, after, touching)
+            final = self.finals.get(uid)
+            if final is not None and final.state == "succeeded":
+                yield from _last_run(uid, runs[-1], final)
+
+    def _followed(self, run: Run, after: Run, touching: _Touching) -> Iterator[Violation]:
+        step = after.attempt - run.attempt
+        retried = run.phase == "failed" and step == 1
+        if not retried and not touching.touched(run):
+            yield Violation(
+                "doubled", run.uid,
+                f"{_name(run)} was untouched, and yet {_name(after)} followed {_gap(run, after)}",
+            )
+        if step != 0 and not retried:
+            yield Violation(
+                "attempt", run.uid, f"{_name(run)} {run.phase}; {_name(after)} followed"
+            )
+
+    # Totals
+
+    def _counts(self) -> Iterator[Violation]:
+        if not self.totals:
+            return
+        states = Counter(final.state for final in self.finals.values())
+        failures = sum(final.failures for final in self.finals.values())
+        for name, counted in (("succeeded", states["succeeded"]), ("failed", failures)):
+            if self.totals[name] != counted:
+                yield Violation(
+                    "counts", "", f"{name} is {self.totals[name]}, the records say {counted}"
+                )
+
+    # Waiting beside idle workers
+
+    def _waits(self) -> Iterator[Violation]:
+        executing = _Executing(run for runs in self.runs().values() for run in runs)
+        for rule, settle_s in (("idle", SETTLE_S), ("held", self.lease_s + 6 + SETTLE_S)):
+            since: float | None = None
+            for sample in sorted(self.samples):
+                running = executing.at(sample.at)
+                idle = sample.workers > running
+                waiting = sample.ready if rule == "idle" else sample.claimed - running
+                if not idle or waiting <= 0 or self._troubled(sample.at, rule, settle_s):
+                    since = None
+                    continue
+                since = sample.at if since is None else since
+                if sample.at - since > MOST_IDLE_S:
+                    yield Violation(rule, "", (
+                        f"{waiting} tasks waited for over {MOST_IDLE_S:g} s with {running} of "
+                        f"{sample.workers} workers busy, at {sample.at:.3f}"
+                    ))
+                    since = None
+
+    def _troubled(self, at: float, rule: str, settle_s: float) -> bool:
+        # A dead child's workers are not among those that live: only what it held is excused.
+        return any(
+            fault.begin <= at <= fault.end + settle_s
+            for fault in self.faults
+            if rule == "held" or fault.kind in ("outage", "blip", "cut off", "stopped", "frozen")
+        )
+
+
+class _Touching:
+    """Which runs a fault touched."""
+
+    def __init__(self, history: History) -> None:
+        # Renewed each third of the lease, by a heart that looks up four times a second.
+        self._enough_s = max(0.1, history.lease_s * 2 / 3 - 0.3)
+        self._of: dict[int, list[Fault]] = defaultdict(list)
+        for fault in history.faults:
+            for pid in fault.pids:
+                self._of[pid].append(fault)
+        for one in history.effects:
+            if one.phase == "dying":
+                self._of[one.pid].append(Fault("killed", one.at, one.at, frozenset((one.pid,))))
+        self._outages = sorted(
+            (fault.begin, fault.end) for fault in history.faults
+            if fault.kind in ("outage", "blip", "cut off", "frozen")
+        )
+
+    def touched(self, run: Run) -> bool:
+        until = self._recorded(run.over)
+        return any(
+            fault.begin <= until and fault.end >= run.began and self._matters(fault)
+            for fault in self._of[run.pid]
+        )
+
+    def _matters(self, fault: Fault) -> bool:
+        if fault.kind in ("killed", "stopped"):
+            return True
+        return fault.kind in ("frozen", "cut off") and fault.end - fault.begin >= self._enough_s
+
+    def _recorded(self, over: float) -> float:
+        """By when the outcome of a run that was over then is recorded."""
+        until = over + RECORDED_S
+        for begin, end in self._outages:
+            if begin <= until and end + SETTLE_S > over:
+                until = max(until, end + SETTLE_S)
+        return until
+
+
+class _Executing:
+    """How many runs were under way at a time."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        every = list(runs)
+        self._begun = sorted(run.began for run in every)
+        self._over = sorted(run.over for run in every if run.over != FOREVER)
+        # Of a run that vanished with its process the next one, if any, tells at the latest.
+        last: dict[str, Run] = {}
+        for run in sorted(every, key=lambda one: one.began):
+            before = last.get(run.uid)
+            if before is not None and before.over == FOREVER:
+                bisect.insort(self._over, run.began)
+            last[run.uid] = run
+
+    def at(self, moment: float) -> int:
+        return bisect.bisect_right(self._begun, moment) - bisect.bisect_right(self._over, moment)
+
+
+def _end_of(uid: str, final: Final, ends: tuple[str, ...]) -> Iterator[Violation]:
+    """One task, in exactly one place, and that an end."""
+    if not final.places:
+        yield Violation("lost", uid, "it was acknowledged and is nowhere")
+    elif "records" not in final.places:
+        yield Violation("unfinished", uid, f"it is in {_list(final.places)}")
+    elif final.places not in (frozenset(("records", "done")), frozenset(("records", "dead"))):
+        yield Violation("places", uid, f"it ended and is in {_list(final.places)}")
+    elif final.state not in ends:
+        yield Violation("end", uid, f"it is {final.state}, not {' or '.join(ends)}")
+
+
+def _last_run(uid: str, last: Run, final: Final) -> Iterator[Violation]:
+    if final.token != last.token:
+        yield Violation(
+            "stale", uid, f"the outcome of {final.token} was recorded; {_name(last)} began last"
+        )
+    elif last.phase != "ended":
+        yield Violation("stale", uid, f"it succeeded, and {_name(last)} {last.phase}")
+
+
+def _name(run: Run) -> str:
+    return f"attempt {run.attempt} under {run.token} (pid {run.pid}, began {run.began:.3f})"
+
+
+def _gap(run: Run, after: Run) -> str:
+    if after.began >= run.over:
+        return f"{after.began - run.over:.3f} s after it {run.phase}"
+    return f"{after.began - run.began:.3f} s after it began, while it ran"
+
+
+def _list(places: Iterable[str]) -> str:
+    return ", ".join(sorted(places)) or "no place"
+
+
+# Reading
+
+
+def read_effects(file: Path) -> list[Effect]:
+    """The effect log so far."""
+    if not file.exists():
+        return []
+    text = file.read_text()
+    # The last line may be half written.
+    return [
+        Effect(words[0], int(words[1]), words[2], words[3], int(words[4]), float(words[5]))
+        for words in (line.split() for line in text[: text.rfind("\n") + 1].splitlines())
+    ]
+
+
+#: Where an id can be: hashes, sets and sorted sets of a pool.
+_HASHES = ("tasks", "claims", "info", "records", "broken")
+_ZSETS = ("ready", "delayed", "suspects", "leases", "done", "dead")
+
+
+def read_finals(client: Any, keys: PoolKeys) -> dict[str, Final]:
+    """Where every task of a pool is, straight from Redis, whoever submitted it."""
+    places: dict[str, set[str]] = defaultdict(set)
+    for name in _ZSETS:
+        for uid in client.zrange(getattr(keys, name), 0, -1):
+            places[uid.decode()].add(name)
+    for name in _HASHES:
+        if name != "records":
+            for uid in client.hkeys(getattr(keys, name)):
+                places[uid.decode()].add(name)
+    for uid in client.smembers(keys.cancels):
+        places[uid.decode()].add("cancels")
+    finals = {}
+    for uid, record in client.hscan_iter(keys.records, count=1000):
+        places[uid.decode()].add("records")
+        finals[uid.decode()] = _final(places[uid.decode()], record)
+    for uid, where in places.items():
+        if uid not in finals:
+            finals[uid] = Final(frozenset(where))
+    return finals
+
+
+def _final(places: set[str], record: bytes) -> Final:
+    try:
+        journal = message.read_journal(record)
+    except Exception:
+        return Final(frozenset(places), "unreadable")
+    last = journal.entries[-1]
+    token = last.value if last.kind == message.SUCCEEDED and isinstance(last.value, str) else None
+    failures = sum(1 for one in journal.entries if one.kind in (message.FAILED, message.DEAD))
+    return Final(frozenset(places), journal.end_state, token, failures)
+
+
+def read_totals(client: Any, keys: PoolKeys) -> dict[str, int]:
+    """The pool's own totals."""
+    return {name: int(client.hget(keys.stats, name) or 0) for name in ("succeeded", "failed")}
+
+
+def ready_pids(log: str) -> dict[int, int]:
+    """From a node's log: how many workers the child of each process id said it has."""
+    found = re.findall(r"(\d+) workers ready, pid (\d+)", log)
+    return {int(pid): int(count) for count, pid in found}

@@ -1,0 +1,250 @@
+"""The history checker itself: histories made by hand, and the violation that each contains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from history import Effect, Fault, Final, History, Sample, Submitted, read_effects
+
+DONE = frozenset(("records", "done"))
+DEAD = frozenset(("records", "dead"))
+PID, OTHER = 100, 200
+
+
+def run(
+    uid: str, token: str, began: float, over: float | None, *, attempt: int = 1, pid: int = PID,
+    phase: str = "ended",
+) -> list[Effect]:
+    lines = [Effect(uid, attempt, token, "began", pid, began)]
+    if over is not None:
+        lines.append(Effect(uid, attempt, token, phase, pid, over))
+    return lines
+
+
+def one_good_task() -> History:
+    """Submitted, run once, recorded."""
+    return History(
+        lease_s=3, submitted=[Submitted("a", "stored")], effects=run("a", "o:1", 10, 11),
+        finals={"a": Final(DONE, "succeeded", "o:1")}, totals={"succeeded": 1, "failed": 0},
+    )
+
+
+def rules(history: History) -> list[str]:
+    return [one.rule for one in history.verdict()]
+
+
+def test_a_clean_history_has_no_violations() -> None:
+    assert rules(one_good_task()) == []
+
+
+def test_an_acknowledged_task_that_is_nowhere_is_lost() -> None:
+    history = History(lease_s=3, submitted=[Submitted("a", "stored")])
+    assert rules(history) == ["lost"]
+
+
+def test_a_task_that_may_have_been_stored_may_be_nowhere() -> None:
+    history = History(lease_s=3, submitted=[Submitted("a", "maybe")])
+    assert rules(history) == []
+
+
+@pytest.mark.parametrize("effects", [[], run("a", "o:1", 10, 11)])
+def test_a_refused_submit_that_was_stored_all_the_same_is_found(effects: list[Effect]) -> None:
+    history = replace(one_good_task(), submitted=[Submitted("a", "refused")], effects=effects)
+    assert rules(history)[:1] == ["refused"]
+
+
+@pytest.mark.parametrize("places", [
+    ("ready", "tasks"), ("claims", "leases", "tasks"), ("tasks",), ("delayed", "tasks", "info"),
+])
+def test_a_task_without_an_end_is_unfinished(places: tuple[str, ...]) -> None:
+    history = replace(one_good_task(), finals={"a": Final(frozenset(places))}, totals={})
+    assert rules(history) == ["unfinished"]
+
+
+@pytest.mark.parametrize("places", [
+    ("records",), ("records", "done", "dead"), ("records", "done", "ready"),
+    ("records", "done", "claims", "leases"), ("records", "done", "tasks"),
+    ("records", "dead", "info"), ("records", "done", "cancels"), ("records", "done", "delayed"),
+])
+def test_an_ended_task_that_is_elsewhere_as_well_is_found(places: tuple[str, ...]) -> None:
+    history = replace(
+        one_good_task(), finals={"a": Final(frozenset(places), "succeeded", "o:1")}
+    )
+    assert rules(history) == ["places"]
+
+
+def test_an_end_of_the_wrong_kind_is_found() -> None:
+    history = replace(one_good_task(), finals={"a": Final(DEAD, "dead", None, 1)}, totals={})
+    assert rules(history) == ["end"]
+    history.submitted = [Submitted("a", "stored", ("dead",))]
+    assert rules(history) == []
+
+
+# Doubled runs
+
+
+def twice(*faults: Fault, over: float | None = 11, pid: int = OTHER) -> History:
+    """A second run 5 s after the first began; the record is the second's."""
+    return replace(
+        one_good_task(), faults=list(faults),
+        effects=run("a", "o:1", 10, over) + run("a", "p:1", 15, 16, pid=pid),
+        finals={"a": Final(DONE, "succeeded", "p:1")},
+    )
+
+
+def test_a_second_run_without_any_fault_is_doubled() -> None:
+    assert rules(twice()) == ["doubled"]
+    assert rules(twice(over=None)) == ["doubled"]
+    assert rules(twice(over=20)) == ["doubled"]
+
+
+def test_a_run_whose_process_was_killed_may_be_followed_by_another() -> None:
+    assert rules(twice(Fault("killed", 10.5, 10.5, frozenset((PID,))), over=None)) == []
+
+
+def test_a_run_that_ended_just_before_the_kill_may_not_have_been_recorded() -> None:
+    assert rules(twice(Fault("killed", 11.3, 11.3, frozenset((PID,))))) == []
+
+
+def test_a_kill_long_after_the_end_of_a_run_excuses_nothing() -> None:
+    assert rules(twice(Fault("killed", 14, 14, frozenset((PID,))))) == ["doubled"]
+
+
+def test_an_outcome_that_waited_for_redis_when_its_process_was_killed_may_be_gone() -> None:
+    kill = Fault("killed", 14, 14, frozenset((PID,)))
+    assert rules(twice(Fault("outage", 10, 13), kill)) == []
+
+
+def test_a_kill_of_another_process_excuses_nothing() -> None:
+    assert rules(twice(Fault("killed", 10.5, 10.5, frozenset((OTHER,))), over=None)) == ["doubled"]
+
+
+def test_an_outage_alone_excuses_nothing() -> None:
+    assert rules(twice(Fault("outage", 10, 14.5), over=20)) == ["doubled"]
+
+
+@pytest.mark.parametrize("kind", ["frozen", "cut off"])
+def test_a_process_away_for_longer_than_its_lease_may_lose_its_run(kind: str) -> None:
+    assert rules(twice(Fault(kind, 10.2, 14.9, frozenset((PID,))), over=20)) == []
+
+
+@pytest.mark.parametrize("kind", ["frozen", "cut off"])
+def test_a_process_away_for_less_than_its_lease_keeps_its_run(kind: str) -> None:
+    assert rules(twice(Fault(kind, 10.2, 11.2, frozenset((PID,))), over=20)) == ["doubled"]
+
+
+def test_a_task_that_kills_its_own_process_touches_its_neighbours() -> None:
+    history = twice(over=None)
+    history.effects += run("b", "o:2", 9, 12, phase="dying")
+    assert rules(history) == []
+
+
+def test_each_run_but_the_last_needs_its_own_crash() -> None:
+    history = twice(Fault("killed", 10.5, 10.5, frozenset((PID,))), over=None)
+    history.effects += run("a", "q:1", 18, 19, pid=300)
+    history.finals = {"a": Final(DONE, "succeeded", "q:1")}
+    assert rules(history) == ["doubled"]
+
+
+# Attempts
+
+
+def failed_once(second: int) -> History:
+    return replace(
+        one_good_task(), totals={"succeeded": 1, "failed": 1},
+        effects=run("a", "o:1", 10, 11, phase="failed")
+        + run("a", "o:2", 12, 13, attempt=second),
+        finals={"a": Final(DONE, "succeeded", "o:2", 1)},
+    )
+
+
+def test_a_failure_is_followed_by_the_next_attempt() -> None:
+    assert rules(failed_once(2)) == []
+
+
+def test_a_failure_whose_attempt_was_not_counted_is_doubled() -> None:
+    assert rules(failed_once(1)) == ["doubled"]
+
+
+def test_two_attempts_counted_for_one_failure_are_found() -> None:
+    assert "attempt" in rules(failed_once(3))
+
+
+def test_a_crash_or_a_drain_counts_no_attempt() -> None:
+    for kind, phase in (("killed", None), ("stopped", "interrupted")):
+        history = twice(Fault(kind, 10.5, 11, frozenset((PID,))))
+        history.effects = run("a", "o:1", 10, 11 if phase else None, phase=phase or "") + run(
+            "a", "p:1", 15, 16, attempt=2, pid=OTHER
+        )
+        assert rules(history) == ["attempt"]
+
+
+# Fencing
+
+
+def test_an_outcome_under_a_stale_token_is_found() -> None:
+    history = twice(Fault("frozen", 10.2, 14.9, frozenset((PID,))), over=15.5)
+    history.finals = {"a": Final(DONE, "succeeded", "o:1")}
+    assert rules(history) == ["stale"]
+
+
+def test_a_success_of_a_run_that_never_ended_is_found() -> None:
+    history = replace(one_good_task(), effects=run("a", "o:1", 10, 11, phase="interrupted"))
+    assert rules(history) == ["stale"]
+
+
+def test_totals_that_count_an_end_twice_are_found() -> None:
+    assert rules(replace(one_good_task(), totals={"succeeded": 2, "failed": 0})) == ["counts"]
+    assert rules(replace(one_good_task(), totals={"succeeded": 1, "failed": 1})) == ["counts"]
+
+
+# Waiting
+
+
+def sampled(ready: int, claimed: int, *, workers: int = 2, faults: tuple[Fault, ...] = (),
+            seconds: int = 30) -> History:
+    """A queue that stays like this for a while, with one task running all the time."""
+    return History(
+        lease_s=3, faults=list(faults), effects=run("a", "o:1", 0, None),
+        samples=[Sample(10 + n / 2, ready, claimed, workers) for n in range(2 * seconds)],
+    )
+
+
+def test_a_ready_task_beside_an_idle_worker_for_over_2_s_is_found() -> None:
+    assert "idle" in rules(sampled(1, 1))
+
+
+def test_a_ready_task_waits_in_order_while_all_workers_are_busy() -> None:
+    assert rules(sampled(5, 1, workers=1)) == []
+
+
+def test_a_wait_of_less_than_2_s_is_in_order() -> None:
+    assert rules(sampled(1, 1, seconds=2)) == []
+
+
+def test_a_wait_is_excused_while_redis_is_away_and_not_much_longer() -> None:
+    away = Fault("outage", 9, 26)
+    assert rules(sampled(1, 1, faults=(away,), seconds=20)) == []
+    assert "idle" in rules(sampled(1, 1, faults=(away,), seconds=40))
+
+
+def test_a_claimed_task_that_nobody_starts_is_found() -> None:
+    assert "held" in rules(sampled(0, 2))
+
+
+def test_what_a_dead_process_held_waits_for_its_lease() -> None:
+    killed = Fault("killed", 9, 9, frozenset((OTHER,)))
+    assert rules(sampled(0, 2, faults=(killed,), seconds=10)) == []
+    assert "held" in rules(sampled(0, 2, faults=(killed,), seconds=30))
+
+
+# Reading
+
+
+def test_a_line_half_written_is_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "effects"
+    assert read_effects(log) == []
+    log.write_text("a 1 o:1 began 7 1.5 99.0\nb 2 o:2 en")
+    assert read_effects(log) == [Effect("a", 1, "o:1", "began", 7, 1.5)]
