@@ -1,0 +1,147 @@
+"""A task in the form that the HTTP interface, the command line and ``Handle.info`` share.
+
+Pure: from what Redis holds of a task to a dict. Times are epoch seconds, None where there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from . import message
+from .errors import PayloadError
+
+
+@dataclass(slots=True)
+class Facts:
+    """What Redis holds of one task, all read in one step."""
+
+    uid: str
+    record: bytes | None
+    body: bytes | None
+    header: bytes | None
+    claim: bytes | None
+    progress: bytes | None
+    due_ms: float | None
+    place: float | None
+
+    @property
+    def state(self) -> str | None:
+        """The task's state; None where it is nowhere."""
+        if self.record is not None:
+            try:
+                return message.read_journal(self.record).end_state or "dead"
+            except PayloadError:
+                return "dead"
+        if self.body is None:
+            return None
+        if self.claim is not None:
+            return "running"
+        if self.due_ms is not None:
+            return "scheduled"
+        return "queued" if self.place is not None else "waiting"
+
+    def claimed(self) -> tuple[str, int, int]:
+        """Token, place and start (ms, 0 if not yet) of the claim, or blanks."""
+        parts = (self.claim or b"").decode().split(" ")
+        return (parts[0], int(parts[1]), int(parts[2])) if len(parts) >= 3 else ("", 0, 0)
+
+    def counters(self) -> tuple[int, int, int, int]:
+        """Priority, attempts, crashes and due ms, from the header or from the place."""
+        parts = (self.header or b"").decode().split(" ")
+        if len(parts) >= 5:
+            return int(parts[0]), int(parts[1]), int(parts[2]), int(parts[3])
+        place = self.place or self.claimed()[1]
+        return (100 - int(place // 2**44) if place else 0), 0, 0, 0
+
+
+def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
+    """The form that DESIGN calls "task"."""
+    named = {"id": f"{pool}/{facts.uid}", "uid": facts.uid, "pool": pool}
+    try:
+        journal = message.read_journal(facts.record or facts.body or b"")
+    except PayloadError as error:
+        return {**named, "name": None, "state": state, "unreadable": str(error)}
+    ended = journal.entries[-1] if facts.record is not None and journal.entries else None
+    priority, attempts, crashes, due_ms = facts.counters()
+    token, _, started_ms = facts.claimed()
+    percent, note = msgpack.unpackb(facts.progress) if facts.progress else (None, None)
+    return {
+        **named, "name": journal.name, "state": state, "priority": priority,
+        "attempt": _attempt(state, attempts, ended),
+        "max_retries": journal.extras.get("max_retries"),
+        "crashes": _crashes(journal.entries) if ended else crashes,
+        "progress": percent, "note": note,
+        "submitted_at": _epoch(journal.submitted_ms), "due_at": _epoch(facts.due_ms or due_ms),
+        "started_at": _epoch(ended.started_ms if ended else started_ms),
+        "finished_at": _epoch(ended.at_ms if ended else None),
+        "result": ended.value if ended and ended.kind == message.SUCCEEDED else None,
+        "error": _error(journal.entries, ended),
+        "key": journal.extras.get("key"), "tags": journal.extras.get("tags") or [],
+        "worker": (ended.worker if ended else token.rpartition(":")[0]) or None,
+        "workflow": None, "depends_on": [],
+        "args": journal.args, "kwargs": journal.kwargs,
+    }
+
+
+def attempts_view(facts: Facts) -> list[dict[str, Any]]:
+    """Every attempt that ended, oldest first: state, number, worker, times, error."""
+    kinds = {**message.END_STATES, message.FAILED: "failed", message.CRASHED: "crashed",
+             message.RESUBMITTED: "resubmitted"}
+    return [
+        {
+            "state": kinds.get(entry.kind, "unknown"), "attempt": entry.attempt,
+            "worker": entry.worker or None, "started_at": _epoch(entry.started_ms),
+            "finished_at": _epoch(entry.at_ms), "error": _error_of(entry),
+        }
+        for entry in message.read_journal(facts.record or facts.body or b"").entries
+    ]
+
+
+def _attempt(state: str, attempts: int, ended: message.Entry | None) -> int:
+    if ended is not None:
+        return ended.attempt
+    return attempts + 1 if state == "running" else attempts
+
+
+def _crashes(entries: list[message.Entry]) -> int:
+    """Since the last fresh start: those charged and given back, and the one that killed it."""
+    crashes = 0
+    for entry in entries:
+        if entry.kind == message.RESUBMITTED:
+            crashes = 0
+        elif entry.kind == message.CRASHED or (
+            entry.kind == message.DEAD and entry.value
+            and entry.value[0] == message.CRASHED_TYPE
+        ):
+            crashes += 1
+    return crashes
+
+
+def _error(entries: list[message.Entry], ended: message.Entry | None) -> dict[str, str] | None:
+    """Of the end, or of the last attempt that failed; None after a success."""
+    if ended is not None:
+        return _error_of(ended)
+    for entry in reversed(entries):
+        if entry.kind == message.RESUBMITTED:
+            return None
+        error = _error_of(entry)
+        if error is not None:
+            return error
+    return None
+
+
+def _error_of(entry: message.Entry) -> dict[str, str] | None:
+    if entry.kind in (message.SUCCEEDED, message.RESUBMITTED):
+        return None
+    if isinstance(entry.value, list) and len(entry.value) >= 3:
+        type_, text, trace = entry.value[:3]
+        return {"type": type_, "message": text, "traceback": trace}
+    state = message.END_STATES.get(entry.kind, "failed")
+    return {"type": state, "message": str(entry.value or ""), "traceback": ""}
+
+
+def _epoch(ms: float | None) -> float | None:
+    return ms / 1000 if ms else None
