@@ -287,6 +287,10 @@ class Store:
         was: bytes = self._run(wire, "cancel", [uid, entry, channel, message])[1]
         return was.decode()
 
+    def pause(self, wire: Runner, paused: bool) -> bool:
+        """Claim nothing any more, or go on; whether that was a change."""
+        return bool(self._run(wire, "pause", ["1" if paused else "0"])[1])
+
     def watch(self, wire: Runner, uid: str, channel: str) -> bytes | bool:
         """The record of an ended task; True: ``channel`` will hear of it; False: unknown id."""
         reply = self._run(wire, "watch", [uid, channel])
