@@ -1,0 +1,382 @@
+"""The grammar of ``skedulr``: every command, its flags, help and examples, in one table.
+
+Nothing here runs a command. ``Command.runs`` names the function that does, as ``module:function``
+inside this package, so that a command's module is loaded when the command is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from .. import __version__
+from ..errors import nearest
+from . import exits
+
+
+class Command(NamedTuple):
+    """One row: ``name`` may be two words (``dead purge``); ``examples`` are (command, what for)."""
+
+    name: str
+    runs: str
+    summary: str
+    explains: str
+    examples: tuple[tuple[str, str], ...]
+    add: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+
+
+class Group(NamedTuple):
+    """Commands that belong together, under their heading in the help."""
+
+    heading: str
+    commands: tuple[Command, ...]
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """What the arguments say; ``command`` is the command's name. Raises SystemExit, told already,
+    for a mistake, and after ``--help`` and ``--version``."""
+    top = make_parser()
+    if not arguments:
+        top.print_help(sys.stderr)
+        raise SystemExit(exits.USAGE)
+    given, unknown = top.parse_known_args(arguments)
+    if unknown:
+        parser: argparse.ArgumentParser = given.parser
+        flag = unknown[0].partition("=")[0]
+        known = parser._option_string_actions
+        parser.error(
+            f"there is no option {flag}{nearest(flag, known)}" if flag.startswith("-")
+            else f"{unknown[0]!r} is one argument too many"
+        )
+    return given
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = _Parser(
+        prog="skedulr", usage="skedulr COMMAND [options]", description=overview(),
+        epilog=_EPILOG, formatter_class=_Formatter, allow_abbrev=False,
+    )
+    add_common(top)
+    top.add_argument("--version", action="version", version=f"skedulr {__version__}")
+    # The overview lists the commands, grouped; argparse's own list would do it once more.
+    places = {"": _branch(top, "command")}
+    for group in GROUPS:
+        for command in group.commands:
+            family, _, word = command.name.rpartition(" ")
+            if family not in places:
+                places[family] = _branch(_add_family(places[""], family), "subcommand")
+            parser = places[family].add_parser(
+                word, prog=f"skedulr {command.name}", description=help_text(command),
+                formatter_class=_Formatter, allow_abbrev=False,
+            )
+            command.add(parser)
+            add_common(parser)
+            parser.usage = usage(command.name, parser)
+            parser.set_defaults(command=command.name, parser=parser)
+    return top
+
+
+def find(name: str) -> Command:
+    """The command of that name."""
+    return next(one for group in GROUPS for one in group.commands if one.name == name)
+
+
+def usage(name: str, parser: argparse.ArgumentParser) -> str:
+    """``skedulr cancel ID [options]``: the flags are told one by one below it."""
+    words = [f"[{one.metavar}]" if one.nargs == "?" else str(one.metavar)
+             for one in parser._actions if not one.option_strings]
+    return " ".join(["skedulr", name, *words, "[options]"])
+
+
+def overview() -> str:
+    """What ``skedulr --help`` says: the commands by group."""
+    lines = ["Submit background tasks, look at them, and steer the pools that run them."]
+    for group in GROUPS:
+        lines += ["", f"{group.heading}:"]
+        lines += [f"  {one.name:<14}{one.summary}" for one in group.commands]
+    lines += ["", "run:", "  master        the pools and the web UI; the same as skedulr-master"]
+    return "\n".join(lines)
+
+
+def help_text(command: Command) -> str:
+    """What a command's ``--help`` says above its flags."""
+    lines = [command.explains, "", "examples:"]
+    for line, purpose in command.examples:
+        lines += [f"  {line}", f"      {purpose}"]
+    return "\n".join(lines)
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The flags that every command takes, before or after its name."""
+    common = parser.add_argument_group("common options")
+    # Suppressed: a default here would overwrite what was given before the command's name.
+    common.add_argument(
+        "--redis", metavar="URL", default=argparse.SUPPRESS,
+        help="the server; else SKEDULR_REDIS_URL, the file, .skedulr here or above, 127.0.0.1:6379",
+    )
+    common.add_argument(
+        "--namespace", metavar="NAME", default=argparse.SUPPRESS,
+        help="the installation on that server (default: skedulr)",
+    )
+    common.add_argument(
+        "--config", metavar="FILE", default=argparse.SUPPRESS,
+        help="read the settings from this file",
+    )
+    common.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS,
+        help="print one JSON document on stdout; errors go to stderr",
+    )
+
+
+# -------------------------------------------------------------------------------- the parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Mistakes in one line, with the nearest name and where to read more."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(exits.USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            kind = "command" if action.nargs == argparse.PARSER else action.metavar or action.dest
+            raise argparse.ArgumentError(
+                None, f"there is no {kind} {value!r}{nearest(value, action.choices)}"
+            )
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Text as it was written; flags in one column."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if action.nargs == argparse.PARSER:
+            return ""
+        return super()._format_action(action)
+
+
+def _branch(parser: argparse.ArgumentParser, dest: str) -> Any:
+    return parser.add_subparsers(
+        dest=dest, metavar="COMMAND", required=True, parser_class=_Parser,
+    )
+
+
+def _add_family(places: Any, family: str) -> argparse.ArgumentParser:
+    """``skedulr dead``, above its subcommands."""
+    members = [one for group in GROUPS for one in group.commands
+               if one.name.startswith(family + " ")]
+    lines = [f"  skedulr {one.name:<18}{one.summary}" for one in members]
+    parser: argparse.ArgumentParser = places.add_parser(
+        family, prog=f"skedulr {family}", usage=f"skedulr {family} COMMAND [options]",
+        description="\n".join(["One of:", *lines]), formatter_class=_Formatter, allow_abbrev=False,
+    )
+    add_common(parser)
+    return parser
+
+
+_EPILOG = """\
+Each command explains itself, with examples: skedulr COMMAND --help
+
+exit status:
+  0  done                     3  result: the task ended otherwise than succeeded
+  1  failure, or not done     4  result: the task has not ended yet
+  2  usage or configuration   130  interrupted
+"""
+
+
+# ------------------------------------------------------------------------- kinds of arguments
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def seconds(text: str) -> float:
+    """A number of seconds, 0 or more."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1e12:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+    return number
+
+
+def _task_id(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "id", metavar="ID", help="POOL/UID as submit printed it; UID alone means pool default"
+    )
+
+
+def _submit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the task's name")
+    parser.add_argument("--args", metavar="JSON", help="positional arguments: a JSON array")
+    parser.add_argument("--kwargs", metavar="JSON", help="named arguments: a JSON object")
+    own = parser.add_argument_group("options of the call")
+    own.add_argument("--pool", metavar="NAME", help="the pool that is to run it")
+    own.add_argument("--priority", metavar="N", type=whole, help="-100 to 100, higher first (0)")
+    own.add_argument("--delay", metavar="SECONDS", type=seconds, help="not before so long from now")
+    own.add_argument(
+        "--at", metavar="WHEN",
+        help="not before this time: epoch seconds, or ISO with an offset as in "
+             "2026-12-01T09:00+01:00",
+    )
+    own.add_argument("--timeout", metavar="SECONDS", type=seconds, help="most time for one attempt")
+    own.add_argument("--max-retries", metavar="N", type=whole, help="attempts after the first")
+    own.add_argument(
+        "--expires", metavar="SECONDS", type=seconds,
+        help="drop it if it has not started so long after due",
+    )
+    own.add_argument("--id", metavar="UID", help="its id, so that a repeat is no second task")
+    own.add_argument("--key", metavar="TEXT", help="a key of yours, shown with the task")
+    own.add_argument(
+        "--tag", metavar="TEXT", action="append", dest="tags", help="a tag; may be repeated"
+    )
+    own.add_argument(
+        "--keep-result", metavar="SECONDS", type=seconds,
+        help="keep the result so long; 0: not at all",
+    )
+    many = parser.add_argument_group("many at once")
+    many.add_argument(
+        "--jsonl", metavar="FILE",
+        help='a call a line: {"name", "args", "kwargs", "options"}; - reads standard input',
+    )
+
+
+def _result(parser: argparse.ArgumentParser) -> None:
+    _task_id(parser)
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=seconds, default=0.0,
+        help="wait so long for the task to end (default: 0, look once)",
+    )
+
+
+def _list(parser: argparse.ArgumentParser) -> None:
+    _filters(parser)
+    parser.add_argument("--limit", metavar="N", type=whole, default=50, help="1 to 500 (50)")
+    parser.add_argument("--cursor", metavar="TEXT", help="go on where an earlier list ended")
+
+
+def _filters(parser: argparse.ArgumentParser, state: bool = True) -> None:
+    if state:
+        parser.add_argument("--state", metavar="STATE", help=f"one of {', '.join(STATES)}")
+    parser.add_argument("--pool", metavar="NAME", help="only this pool")
+    parser.add_argument("--name", metavar="NAME", help="only tasks of this name")
+    parser.add_argument(
+        "--query", metavar="TEXT", help="only tasks with this text in id, name, key, tags or error"
+    )
+
+
+def _check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=seconds, default=2.0,
+        help="how long Redis may take to answer (default: 2)",
+    )
+
+
+#: The states of a task, in the order of its life.
+STATES = (
+    "waiting", "scheduled", "queued", "running", "succeeded", "dead", "cancelled", "skipped",
+    "expired",
+)
+
+
+# --------------------------------------------------------------------------------- the table
+
+GROUPS: tuple[Group, ...] = (
+    Group("tasks", (
+        Command(
+            "submit", "submitting:submit", "queue a task by its name, or a file of calls",
+            "Queue a task by its name and print its id. The code of the task need not be here.\n"
+            "\n"
+            "With --jsonl every line of FILE is a call; NAME and the options are what lines say\n"
+            "nothing else about. A bad line stops it and is named. Running the same file again is\n"
+            "safe where each line has an id in its options: what is stored already stays one task.",
+            (
+                ("skedulr submit send_email --args '[\"ann@example.com\"]'", "queue one task"),
+                ("skedulr submit report --kwargs '{\"day\": 1}' --pool slow --delay 60",
+                 "with options of its own"),
+                ("skedulr submit send_email --jsonl calls.jsonl",
+                 'many: lines such as {"args": ["ann@example.com"], "options": {"id": "mail-1"}}'),
+                ("produce-calls | skedulr submit --jsonl -", "from standard input"),
+            ),
+            _submit,
+        ),
+        Command(
+            "task", "asking:show_task", "everything known of one task",
+            "Show everything known of a task: state, attempts, times, arguments, result, error.",
+            (("skedulr task critical/0k3v5b", "one task"),
+             ("skedulr task critical/0k3v5b --json | jq .state", "one field of it")),
+            _task_id,
+        ),
+        Command(
+            "result", "asking:show_result", "what a task returned",
+            "Print what a task returned. The exit status tells how it stands: 0 succeeded,\n"
+            "3 ended otherwise (the error goes to stderr), 4 not yet.\n"
+            "\n"
+            "A text is printed as it is, everything else as JSON. What JSON has no form for\n"
+            "becomes text: datetime, date and time in ISO 8601, a timedelta as 0:01:30, Decimal\n"
+            "and UUID as they read, bytes as b'\\xff'; a set becomes a sorted list.",
+            (("skedulr result 0k3v5b --timeout 30", "wait up to 30 seconds for it"),
+             ("skedulr result 0k3v5b --json", 'prints {"result": ...}')),
+            _result,
+        ),
+        Command(
+            "list", "asking:list_tasks", "tasks by state, pool, name or text",
+            "List tasks: those at work first, then queued, scheduled, dead, finished. Without\n"
+            "--pool: all pools, one after the other. --cursor goes on where an earlier list ended.",
+            (("skedulr list --state dead --pool critical", "what failed for good"),
+             ("skedulr list --query ann@example.com --limit 10", "tasks that mention a text"),
+             ("skedulr list --json | jq -r '.items[].id'", "ids for a script")),
+            _list,
+        ),
+        Command(
+            "cancel", "steering:cancel", "cancel a task, or tell it to stop",
+            "Cancel a task. One that has not started ends at once; a running one is interrupted.\n"
+            "Exit status 1 if it had ended already.",
+            (("skedulr cancel critical/0k3v5b", "one task"),),
+            _task_id,
+        ),
+    )),
+    Group("watch", (
+        Command(
+            "stats", "watching:stats", "the whole namespace in numbers",
+            "Totals of the namespace, then each pool.",
+            (("skedulr stats", "how it stands"),
+             ("skedulr stats --json | jq .queued", "one number for a script")),
+        ),
+        Command(
+            "pools", "watching:pools", "each pool: workers, tasks, rates",
+            "Each pool: its workers, its tasks by state, its rate over the last minute.",
+            (("watch -n 1 skedulr pools", "live"),),
+        ),
+        Command(
+            "nodes", "watching:nodes", "each master and its children",
+            "Each node (a master with its children): host, process, version, pools, hub lag. One\n"
+            "whose record is not fresh is shown as silent.",
+            (("skedulr nodes", "who is at work"),),
+        ),
+        Command(
+            "check", "watching:check", "is it alive? for probes",
+            "Exit status 0 if Redis answers and at least one node has written its record lately,\n"
+            "else 1 and the reason.",
+            (("skedulr check --timeout 1", "as a container's health check"),),
+            _check,
+        ),
+        Command(
+            "config", "settings:show_config", "every setting, and where it came from",
+            "Every setting in force here, where it came from, and which server is meant.\n"
+            "Passwords are hidden. Nothing is connected to.",
+            (("skedulr config", "what holds in this folder"),),
+        ),
+    )),
+)
