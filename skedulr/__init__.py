@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .retries import ExponentialBackoff, LinearRetry
     from .tasks import Call, Task
 
+    as_completed = _default.as_completed
     cancel = _default.cancel
     configure = _default.configure
     get = _default.get
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
     wait = _default.wait
 
 __all__ = [
-    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait", "stats",
+    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait",
+    "as_completed", "stats",
     "use", "on", "configure", "Skedulr", "Task", "Call", "Handle",
     "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
@@ -68,7 +70,8 @@ _MODULES = {
     "LinearRetry": "retries", "ExponentialBackoff": "retries",
 }
 _METHODS = frozenset((
-    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait", "stats",
+    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait",
+    "as_completed", "stats",
     "use", "on", "configure",
 ))
 

@@ -8,14 +8,14 @@ patches itself, and redis loads ssl, which must not happen before.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from . import config as configuration
 from . import options, tasks
-from .errors import ConfigError, SkedulrError
+from .errors import ConfigError, ResultTimeout, SkedulrError
 from .hooks import Hooks
 from .tasks import Call, Registry, Task
 
@@ -56,7 +56,7 @@ class Skedulr:
         # Refuse at once, where the mistake is.
         configuration.load({}, {**self._settings, **given}, {}, Path("/"), None)
         self._settings.update(given)
-        self._client = None
+        self.close()
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -73,7 +73,9 @@ class Skedulr:
         self, *, name: str | None = None, **given: Unpack[Options]
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
-    def task(self, function: Any = None, /, *, name: str | None = None, **given: Any) -> Any:
+    def task(
+        self, function: Any = None, /, *, name: str | None = None, **given: Unpack[Options]
+    ) -> Any:
         """Make a function a task: ``@task`` or ``@task(name=..., pool=..., ...)``.
 
         Options hold for every call of the task, unless ``using`` says otherwise. Raises ConfigError
@@ -146,7 +148,7 @@ class Skedulr:
         return self.client.submit_many(_calls(calls))
 
     def submit_iter(self, calls: Iterable[Call[Any]]) -> Iterator[str]:
-        """Queue any iterable of bound calls in constant memory; yields the ids as they are stored."""
+        """Queue any iterable of bound calls in constant memory; yields each id once stored."""
         return self.client.submit_iter(_calls(calls))
 
     # Asking and steering
@@ -161,20 +163,44 @@ class Skedulr:
         """Cancel a task by its id; see ``Handle.cancel``."""
         return self.client.cancel(id)
 
-    def wait(self, handles: Iterable[Handle[Any]], timeout: float | None = None) -> bool:
+    def resubmit(self, id: str) -> bool:
+        """Put an ended task back into its queue; see ``Handle.resubmit``."""
+        return self.client.resubmit(id)
+
+    def wait(
+        self, handles: Iterable[Handle[Any]], timeout: float | timedelta | None = None
+    ) -> bool:
         """Wait until all have ended, however they did; False when ``timeout`` seconds are over."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        for handle in handles:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if self.client.wait(handle.id, left) is None:
-                return False
-        return True
+        ids = {handle.id for handle in handles}
+        return sum(1 for _ in self.client.ends(ids, timeout)) == len(ids)
+
+    def as_completed(
+        self, handles: Iterable[Handle[R]], timeout: float | timedelta | None = None
+    ) -> Iterator[Handle[R]]:
+        """The handles in the order in which their tasks end, however they do.
+
+        Raises ResultTimeout when ``timeout`` seconds are over, counted from the first ``next``.
+
+        >>> for handle in skedulr.as_completed(handles, timeout=60):     # doctest: +SKIP
+        ...     print(handle.result())
+        """
+        by_id = {handle.id: handle for handle in handles}
+        for id, _ in self.client.ends(list(by_id), timeout):
+            yield by_id.pop(id)
+        if by_id:
+            raise ResultTimeout(f"{len(by_id):,} tasks had not ended after {timeout} s")
 
     def stats(self) -> dict[str, Any]:
         """Counts of the whole namespace and of each pool."""
         return self.client.overview().stats()
 
     # Inside
+
+    def close(self) -> None:
+        """End this process's connections and threads; the next use makes new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     @property
     def client(self) -> Client:
@@ -201,4 +227,4 @@ def _calls(calls: Iterable[Any]) -> Iterator[Call[Any]]:
 
 
 #: The app behind the module functions.
-default = Skedulr()
+default: Skedulr = Skedulr()

@@ -6,6 +6,7 @@ committer per pool, questions through a few shared connections, waits through on
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -15,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from . import counts, message, options, queries
+from . import context, counts, message, options, queries
 from .bulk import Bulk
 from .committer import Committer, Parcel, unavailable
 from .errors import (
@@ -24,7 +25,6 @@ from .errors import (
     DuplicateTask,
     QueueFull,
     ResultTimeout,
-    StorageUnavailable,
     TaskFailed,
     TaskNotFound,
 )
@@ -34,11 +34,15 @@ from .prepare import prepare
 from .store import DUPLICATE, FULL, TAKEN, Store, Submission
 from .tasks import Call
 from .uids import Uids
-from .waiting import Listener, wait_for
+from .waiting import Listener, Watch
 from .wire import Wire, WireError
 from .wires import Wires
 
 T = TypeVar("T")
+
+log = logging.getLogger("skedulr.client")
+#: Names of tasks that were warned of waiting inside their own pool.
+_warned: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,13 @@ class _Process:
                     )
         return known
 
+    def close(self) -> None:
+        """Let the threads end and close the connections."""
+        for committer in list(self._committers.values()):
+            committer.stop()
+        self.listener.stop()
+        self.wires.close()
+
 
 def _announce(pools: str, pool: str, wire: Wire) -> None:
     wire.call("HSETNX", pools, pool, int(time.time() * 1000))
@@ -101,7 +112,13 @@ class Client:
         self.config = config
         self.space = SpaceKeys(config.namespace)
         self._uids = Uids()
-        self._current: _Process | None = None
+        self._processes: dict[int, _Process] = {}
+
+    def close(self) -> None:
+        """End this process's threads and connections; the next use makes new ones."""
+        process = self._processes.pop(os.getpid(), None)
+        if process is not None:
+            process.close()
 
     # Submitting
 
@@ -234,29 +251,46 @@ class Client:
 
     def wait(self, id: str, timeout: float | timedelta | None) -> bytes | None:
         """The record of a task once it ended, or None when the time is over; TaskNotFound."""
-        pool, uid = split_id(id)
-        store = self._store(pool)
+        for _, record in self.ends([id], timeout):
+            return record
+        return None
+
+    def ends(
+        self, ids: Iterable[str], timeout: float | timedelta | None
+    ) -> Iterator[tuple[str, bytes]]:
+        """(id, record) of tasks in the order in which they end, until all have or time is over.
+
+        Raises TaskNotFound, and StorageUnavailable where the time is over and Redis was away; no
+        time-out, no such end.
+        """
+        deadline = None
         if timeout is not None:
-            timeout = options.seconds("timeout", timeout)
-        deadline = None if timeout is None else time.monotonic() + timeout
+            deadline = time.monotonic() + options.seconds("timeout", timeout)
+        asked = {"/".join(split_id(id)): id for id in ids}
         process = self._process()
         channel = process.listener.channel
+        _warn_of_deadlock(asked)
 
-        def look() -> bytes | None:
-            with process.wires.lend() as wire:
-                found = store.watch(wire, uid, channel)
+        def look(id: str) -> bytes | None:
+            pool, uid = split_id(id)
+            store = self._store(pool)
+            # Longer than the waiting, if that is short: or a busy Redis would never be heard.
+            left_s = None if deadline is None else max(1.0, deadline - time.monotonic())
+            found = self._try(lambda wire: store.watch(wire, uid, channel), left_s)
             if found is False:
                 raise _not_found(id)
             return found if isinstance(found, bytes) else None
 
+        def unlook(id: str) -> None:
+            pool, uid = split_id(id)
+            self._try(lambda wire: self._store(pool).unwatch(wire, uid, channel), 1.0)
+
+        watch = Watch(listener=process.listener, ids=asked, look=look, unlook=unlook)
         try:
-            record = wait_for(process.listener, f"{pool}/{uid}", look, deadline)
-            if record is None:
-                with process.wires.lend() as wire:
-                    store.unwatch(wire, uid, channel)
+            for id, record in watch.ends(deadline):
+                yield asked[id], record
         except WireError as error:
             raise unavailable(error) from error
-        return record
 
     # Inside
 
@@ -267,24 +301,50 @@ class Client:
         return queries.PoolQueries(PoolKeys(self.config.namespace, pool))
 
     def _process(self) -> _Process:
-        current = self._current
-        if current is None or current.pid != os.getpid():
-            # After a fork the parent's connections and threads are not ours. Two threads that come
-            # here at once may make two; the loser's was not connected yet.
-            current = self._current = _Process(self.config)
+        pid = os.getpid()
+        current = self._processes.get(pid)
+        if current is None:
+            # After a fork the parent's connections and threads are not ours. Of several threads
+            # that come here at once one wins, without a lock that a fork could copy locked.
+            current = self._processes.setdefault(pid, _Process(self.config))
         return current
 
     def _ask(self, look: Callable[[Wire], T]) -> T:
-        """Run a harmless question or a repeatable step, once more where its connection had died."""
-        process = self._process()
-        for last in (False, True):
-            try:
-                with process.wires.lend() as wire:
-                    return look(wire)
-            except WireError as error:
-                if last:
-                    raise unavailable(error, maybe_submitted=error.sent) from error
-        raise StorageUnavailable("Redis is not available")
+        """Run a harmless question or a repeatable step; StorageUnavailable."""
+        try:
+            return self._try(look, None)
+        except WireError as error:
+            raise unavailable(error, maybe_submitted=error.sent) from error
+
+    def _try(self, look: Callable[[Wire], T], timeout_s: float | None) -> T:
+        """Run it, and once more where its connection had died, in ``timeout_s`` (None: as long as
+        a submit may take)."""
+        wires = self._process().wires
+        allowed_s = self.config.submit_timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + allowed_s
+        try:
+            with wires.lend(allowed_s) as wire:
+                return look(wire)
+        except WireError:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise
+        with wires.lend(left_s) as wire:
+            return look(wire)
+
+
+def _warn_of_deadlock(ids: Iterable[str]) -> None:
+    """Say once where a task waits for one of its own pool: all workers may come to wait like it."""
+    here = context.running.get()
+    if here is None or here.name in _warned:
+        return
+    if any(split_id(id)[0] == here.pool for id in ids):
+        _warned.add(here.name)
+        log.warning(
+            "task %s waits for a task of its own pool %r: when every worker of the pool waits, "
+            "nothing runs any more; submit it to another pool, or use depends_on",
+            here.id, here.pool,
+        )
 
 
 def _not_found(id: str) -> TaskNotFound:

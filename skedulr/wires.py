@@ -7,12 +7,16 @@ closed and is made anew by the next one.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from .wire import NotAnswered, Wire
+
+#: No answer is waited for less than this, seconds.
+_SHORTEST_S = 0.1
 
 
 class Wires:
@@ -26,15 +30,28 @@ class Wires:
         self._timeout_s = timeout_s
 
     @contextmanager
-    def lend(self) -> Iterator[Wire]:
-        """A connection for the length of the block. Raises NotAnswered when all stay busy."""
-        if not self._turns.acquire(timeout=self._timeout_s):
+    def lend(self, timeout_s: float | None = None) -> Iterator[Wire]:
+        """A connection for the length of the block, that is open when the block begins.
+
+        All of it, waiting for a turn too, and each answer in the block, take ``timeout_s`` at most
+        (None: the usual bound). Raises NotAnswered when all stay busy, and what ``Wire.connect``
+        does.
+        """
+        allowed_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        deadline = time.monotonic() + allowed_s
+        if not self._turns.acquire(timeout=allowed_s):
             raise NotAnswered("all connections of this process are busy", sent=False)
         # The last one given back is the likeliest to be open.
         wire = self._free.pop()
         try:
+            if allowed_s < self._timeout_s:
+                wire.timeout_s = max(_SHORTEST_S, allowed_s)
+            if not wire.connected:
+                wire.connect()
+                wire.timeout_s = max(_SHORTEST_S, deadline - time.monotonic())
             yield wire
         finally:
+            wire.timeout_s = self._timeout_s
             self._free.append(wire)
             self._turns.release()
 
