@@ -35,7 +35,7 @@ class Sweeper:
 
     def start(self) -> None:
         """Sweep from now on."""
-        recover_s = min(RECOVER_S, self._lease_s)
+        recover_s = min(RECOVER_S, self._lease_s / 4)
         self._repeats = [
             self._driver.every(recover_s, self.recover, jitter=0.2, internal=True),
             self._driver.every(TRIM_S, self.trim, jitter=0.2, internal=True),
@@ -49,7 +49,9 @@ class Sweeper:
     def recover(self) -> int:
         """Give back what expired leases hold; how many tasks."""
         lease_ms = round(self._lease_s * 1000)
-        gap_ms = round(3 * min(RECOVER_S, self._lease_s) * 1000)
+        # Renewed each third of it, a lease has two thirds left when Redis goes away. Whatever was
+        # away for long enough to let one run out must count as a gap.
+        gap_ms = round(self._lease_s / 2 * 1000)
         total = 0
         more = True
         while more:
