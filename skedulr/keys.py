@@ -107,11 +107,17 @@ class SpaceKeys:
         self.ui = prefix + "ui"
         #: LIST of changes made through the UI, newest first, bounded (msgpack).
         self.audit = prefix + "audit"
+        #: HASH id -> how far a bulk operation of the UI is (msgpack).
+        self.operations = prefix + "operations"
         self._prefix = prefix
 
     def ended(self, client: str) -> str:
         """The channel on which one waiting process hears of tasks that ended."""
         return f"{self._prefix}ended:{client}"
+
+    def operation_lock(self, id: str) -> str:
+        """Says which process works on a bulk operation; expires."""
+        return f"{self._prefix}operation:{id}"
 
     @property
     def control(self) -> str:
