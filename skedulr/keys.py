@@ -103,7 +103,7 @@ class SpaceKeys:
         self.nodes = prefix + "nodes"
         #: HASH task name -> pool and defaults (msgpack), published by children.
         self.names = prefix + "names"
-        #: HASH pool -> the workers an operator wants in each of its processes, "#" -> changes so far.
+        #: HASH pool -> the workers an operator wants in each process of it; "#" -> changes so far.
         self.sizes = prefix + "sizes"
         #: HASH of what masters share for their UI: the secret that signs sessions and forms.
         self.ui = prefix + "ui"
