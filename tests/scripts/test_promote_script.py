@@ -1,4 +1,4 @@
-"""promote.lua: due tasks become ready once, at the end of their level, in the order they are due."""
+"""promote.lua: due tasks become ready once, at the end of their level, in the order of due."""
 
 from __future__ import annotations
 

@@ -168,7 +168,8 @@ def test_envelopes_of_any_bytes_are_kept_as_they_are(pool: Scripts) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", ["x", "1", "1 - -x", "1 +1.5 -", "1 5 -", "0 - q:x:0:k", "0 - d:x:0:", "0 - d:x:0:a b"]
+    "options",
+    ["x", "1", "1 - -x", "1 +1.5 -", "1 5 -", "0 - q:x:0:k", "0 - d:x:0:", "0 - d:x:0:a b"],
 )
 def test_options_nobody_can_read_refuse_the_whole_batch(pool: Scripts, options: str) -> None:
     with pytest.raises(ResponseError, match="options nobody can read"):
