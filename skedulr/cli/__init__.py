@@ -10,7 +10,8 @@ session       settings, server and client of this run
 output        one JSON document for programs, tables and colour for people
 submitting    submit
 asking        task, result, list
-steering      cancel and what else changes a task or a pool
+steering      cancel, resubmit, remove; pause, resume, scale
+dead          dead list, dead resubmit, dead purge
 watching      stats, pools, nodes, check
 settings      config
 ============  ===============================================================

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from .. import queries
-from ..errors import ConfigError, ResultTimeout, TaskFailed
-from ..keys import check_name
+from .. import lists, queries
+from ..errors import ResultTimeout, TaskFailed
+from ..lists import Selection
+from ..wire import Wire
 from . import exits
 from .output import clock, json_line, moment
 from .session import Session
@@ -94,79 +95,52 @@ def show_result(session: Session) -> int:
 def list_tasks(session: Session) -> int:
     """``skedulr list``."""
     given, out = session.given, session.output
-    page = find_tasks(
-        session, state=given.state, pool=given.pool, name=given.name, query=given.query,
-        limit=given.limit, cursor=given.cursor,
-    )
+    selection = Selection(given.state, given.pool, given.name, given.query)
+    items, cursor = find_tasks(session, selection, given.limit, given.cursor)
     if out.json:
-        out.document(page)
+        out.document({"items": items, "cursor": cursor})
         return exits.OK
     out.table(
         ("ID", "NAME", "STATE", "ATTEMPT", "SUBMITTED", "ERROR"),
         [(task["id"], task["name"], task["state"], task.get("attempt"),
-          clock(task.get("submitted_at")), _error_line(task)) for task in page["items"]],
+          clock(task.get("submitted_at")), _error_line(task)) for task in items],
         empty="no such tasks", cut="ERROR",
     )
-    if page["cursor"]:
-        session.hint(f"there may be more: --cursor {page['cursor']}")
+    if cursor:
+        session.hint(f"there may be more: --cursor {cursor}")
     return exits.OK
+
+
+def find_tasks(
+    session: Session, selection: Selection, limit: int, cursor: str | None
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Up to ``limit`` tasks, and where to go on (None: nowhere).
+
+    A page with a filter may hold few tasks or none; so pages are asked for until there are
+    enough, or MOST_LOOKED_AT tasks were looked at.
+    """
+    page = next_page(session, selection, limit, cursor)
+    items, looked_at = page.items, page.looked_at
+    while page.cursor and len(items) < limit and looked_at < MOST_LOOKED_AT:
+        page = next_page(session, selection, limit - len(items), page.cursor)
+        items += page.items
+        looked_at += page.looked_at
+    return items, page.cursor
+
+
+def next_page(
+    session: Session, selection: Selection, limit: int, cursor: str | None
+) -> lists.Page:
+    """One page over every pool that the selection means."""
+    client = session.client
+
+    def look(wire: Wire) -> lists.Page:
+        pools = queries.pool_names(wire, client.space)
+        return lists.page(wire, session.settings.namespace, pools, selection, limit, cursor)
+
+    return client.ask(look)
 
 
 def _error_line(task: Mapping[str, Any]) -> str:
     error = task.get("error") or {}
     return ": ".join(one for one in (error.get("type"), error.get("message")) if one)
-
-
-def find_tasks(
-    session: Session, *, state: str | None, pool: str | None, name: str | None, query: str | None,
-    limit: int, cursor: str | None,
-) -> dict[str, Any]:
-    """``{"items": [task, ...], "cursor": text or None}`` over one pool or all of them in turn.
-
-    The cursor is ``<pool>:<place>``. With a filter it may give few items and a cursor: then
-    MOST_LOOKED_AT tasks were looked at.
-    """
-    queries.check_state(state)
-    if not 1 <= limit <= queries.MOST_ITEMS:
-        raise ConfigError(f"--limit {limit} is not usable: 1 to {queries.MOST_ITEMS}")
-    items: list[dict[str, Any]] = []
-    looked = 0
-    for one, place in _places(session, pool, cursor):
-        while place is not None:
-            if len(items) >= limit or looked >= MOST_LOOKED_AT:
-                return {"items": items, "cursor": f"{one}:{place}"}
-            page = session.client.page(
-                state=state, pool=one, limit=limit - len(items), cursor=place
-            )
-            looked += len(page["items"])
-            items += [task for task in page["items"] if matches(task, name, query)]
-            place = page["cursor"]
-    return {"items": items, "cursor": None}
-
-
-def _places(
-    session: Session, pool: str | None, cursor: str | None
-) -> Iterator[tuple[str, str | None]]:
-    """Each pool to look at, with the place in it to begin at."""
-    first, _, place = (cursor or "").rpartition(":")
-    if cursor is not None and not (place.isdecimal() and first and pool in (None, first)):
-        raise ConfigError(f"--cursor {cursor} is not one that this list gave")
-    pools: Iterable[str] = [check_name("pool", pool)] if pool else sorted(
-        one["name"] for one in session.client.pools()
-    )
-    for one in pools:
-        if one == first:
-            yield one, place
-        elif one > first:
-            yield one, "0"
-
-
-def matches(task: Mapping[str, Any], name: str | None, query: str | None) -> bool:
-    """Whether a task has this name, and this text in its id, name, key, tags or error."""
-    if name is not None and task["name"] != name:
-        return False
-    if query is None:
-        return True
-    texts = [task["id"], task["name"], task.get("key"), *(task.get("tags") or []),
-             _error_line(task)]
-    return any(query.casefold() in str(text).casefold() for text in texts if text)

@@ -96,8 +96,8 @@ def overview() -> str:
     lines = ["Submit background tasks, look at them, and steer the pools that run them."]
     for group in GROUPS:
         lines += ["", f"{group.heading}:"]
-        lines += [f"  {one.name:<14}{one.summary}" for one in group.commands]
-    lines += ["", "run:", "  master        the pools and the web UI; the same as skedulr-master"]
+        lines += [f"  {one.name:<16}{one.summary}" for one in group.commands]
+    lines += ["", "run:", "  master          the pools and the web UI; the same as skedulr-master"]
     return "\n".join(lines)
 
 
@@ -262,6 +262,10 @@ def _result(parser: argparse.ArgumentParser) -> None:
 
 def _list(parser: argparse.ArgumentParser) -> None:
     _filters(parser)
+    _paging(parser)
+
+
+def _paging(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=whole, default=50, help="1 to 500 (50)")
     parser.add_argument("--cursor", metavar="TEXT", help="go on where an earlier list ended")
 
@@ -272,7 +276,37 @@ def _filters(parser: argparse.ArgumentParser, state: bool = True) -> None:
     parser.add_argument("--pool", metavar="NAME", help="only this pool")
     parser.add_argument("--name", metavar="NAME", help="only tasks of this name")
     parser.add_argument(
-        "--query", metavar="TEXT", help="only tasks with this text in id, name, key, tags or error"
+        "--query", metavar="TEXT",
+        help="only tasks with this text in their id, arguments or errors; words may be narrowed "
+             "by tag: key: error: name: worker:",
+    )
+
+
+def _dead_list(parser: argparse.ArgumentParser) -> None:
+    _filters(parser, state=False)
+    _paging(parser)
+
+
+def _dead_resubmit(parser: argparse.ArgumentParser) -> None:
+    _filters(parser, state=False)
+
+
+def _dead_purge(parser: argparse.ArgumentParser) -> None:
+    _filters(parser, state=False)
+    parser.add_argument("--yes", action="store_true", help="do not ask, also at a terminal")
+
+
+def _pool(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool", metavar="POOL", nargs="?", help="the pool; without it all pools")
+
+
+def _scale(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool", metavar="POOL", help="the pool")
+    parser.add_argument(
+        "workers", metavar="N|reset", help="workers of each process, 0 to 10,000; or reset"
+    )
+    parser.add_argument(
+        "--create", action="store_true", help="have every node serve it, where none does"
     )
 
 
@@ -332,10 +366,11 @@ GROUPS: tuple[Group, ...] = (
         ),
         Command(
             "list", "asking:list_tasks", "tasks by state, pool, name or text",
-            "List tasks: those at work first, then queued, scheduled, dead, finished. Without\n"
-            "--pool: all pools, one after the other. --cursor goes on where an earlier list ended.",
+            "List tasks: those at work first, then queued, scheduled, ended; the newest first.\n"
+            "--cursor goes on where an earlier list ended. A search looks at some 20,000 tasks,\n"
+            "then gives what it found and a cursor.",
             (("skedulr list --state dead --pool critical", "what failed for good"),
-             ("skedulr list --query ann@example.com --limit 10", "tasks that mention a text"),
+             ("skedulr list --query 'ann@example.com error:ValueError'", "a text, and an error"),
              ("skedulr list --json | jq -r '.items[].id'", "ids for a script")),
             _list,
         ),
@@ -345,6 +380,68 @@ GROUPS: tuple[Group, ...] = (
             "Exit status 1 if it had ended already.",
             (("skedulr cancel critical/0k3v5b", "one task"),),
             _task_id,
+        ),
+        Command(
+            "resubmit", "steering:resubmit", "put an ended task back into its queue",
+            "Put an ended task back into its queue: the same id, attempts from 0, its history\n"
+            "kept. Exit status 1 if it has not ended.",
+            (("skedulr resubmit critical/0k3v5b", "one task"),),
+            _task_id,
+        ),
+        Command(
+            "remove", "steering:remove", "remove a task for good",
+            "Remove a task for good: one that has not started, or the record of one that ended.\n"
+            "One that runs has to be cancelled first.",
+            (("skedulr remove critical/0k3v5b", "one task"),),
+            _task_id,
+        ),
+    )),
+    Group("dead tasks", (
+        Command(
+            "dead list", "dead:show", "what is in the dead-letter queues",
+            "List the tasks that failed for good, the newest first.",
+            (("skedulr dead list --pool critical", "of one pool"),
+             ("skedulr dead list --query error:Timeout", "by the kind of error")),
+            _dead_list,
+        ),
+        Command(
+            "dead resubmit", "dead:resubmit", "put them back into their queues",
+            "Put dead tasks back into their queues, all or those that the filters mean. One whose\n"
+            "unique key another task holds by now stays. It can be interrupted and run again.",
+            (("skedulr dead resubmit --pool critical --name send_email", "after a repair"),
+             ("skedulr dead resubmit --query error:ConnectionError", "by the kind of error")),
+            _dead_resubmit,
+        ),
+        Command(
+            "dead purge", "dead:purge", "remove them for good",
+            "Remove dead tasks for good, all or those that the filters mean. At a terminal it\n"
+            "asks first.",
+            (("skedulr dead purge --name old_report --yes", "without asking"),),
+            _dead_purge,
+        ),
+    )),
+    Group("pools", (
+        Command(
+            "pause", "steering:pause", "claim nothing more; what runs goes on",
+            "Pause a pool, or all: nothing more is claimed, on any node, until it is resumed.\n"
+            "What runs goes on, and submits are accepted.",
+            (("skedulr pause critical", "one pool"), ("skedulr pause", "all of them")),
+            _pool,
+        ),
+        Command(
+            "resume", "steering:resume", "go on after a pause",
+            "Go on after a pause.",
+            (("skedulr resume critical", "one pool"), ("skedulr resume", "all of them")),
+            _pool,
+        ),
+        Command(
+            "scale", "steering:scale", "change a pool's workers everywhere",
+            "Give a pool another number of workers a process. Every node follows within a second,\n"
+            "and keeps to it across restarts, until it is reset. 0 claims nothing.",
+            (("skedulr scale critical 16", "16 workers in each process"),
+             ("skedulr scale critical reset", "back to what --pools and tuning say"),
+             ("skedulr scale reports 2 --create", "a new pool, on every node")),
+            _scale,
         ),
     )),
     Group("watch", (

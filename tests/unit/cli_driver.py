@@ -6,7 +6,9 @@ tasks as a child would, so that tests of commands need no child.
 
 from __future__ import annotations
 
+import io
 import json
+from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,6 +19,13 @@ from skedulr.cli import run
 from skedulr.keys import PoolKeys
 from skedulr.store import END_DEAD, END_SUCCEEDED, Ending, Lane, Store
 from skedulr.wire import Wire, WireError
+
+
+class Terminal(io.StringIO):
+    """A text stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 class Outcome(NamedTuple):
@@ -66,21 +75,24 @@ class Cli:
         return self.ok("submit", name, *arguments).out.strip()
 
 
+_incarnations = count(1)
+
+
 class Hands:
     """A worker of one pool."""
 
     def __init__(self, server: Server, pool: str = "default") -> None:
         self._store = Store(PoolKeys("skedulr", pool))
         self._wire = Wire(server.url, name="hands")
-        self._claims = Lane(self._wire, "hands.0.1", _give_up)
-        self._finishes = Lane(self._wire, "hands.0.1", _give_up)
+        # An owner numbers its calls: two of the same name would repeat each other's.
+        owner = f"hands.0.{next(_incarnations)}"
+        self._claims = Lane(self._wire, owner, _give_up)
+        self._finishes = Lane(self._wire, owner, _give_up)
 
-    def claim(self, count: int = 1) -> list[tuple[bytes, bytes]]:
+    def claim(self, want: int = 1) -> list[tuple[bytes, bytes]]:
         """Take tasks; uid and token of each."""
-        claims = self._store.claim(self._claims, count, count, 60_000)
-        rows = claims.rows
-        size = len(rows) // count if rows else 1
-        return [(uid, claims.token) for uid in rows[::size]]
+        claims = self._store.claim(self._claims, want, want, 60_000)
+        return [(uid, claims.token) for uid in claims.rows[::4]]
 
     def succeed(self, result: Any = None, count: int = 1) -> None:
         """Run the next tasks well."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from cli_driver import Cli, Hands
+from cli_driver import Cli, Hands, Terminal
 from servers import Server
 
 from skedulr import __version__
@@ -50,13 +50,6 @@ def live(cli: Cli, one_server: Server, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """``cli`` with a server."""
     monkeypatch.setenv("SKEDULR_REDIS_URL", one_server.url)
     return cli
-
-
-class Terminal(io.StringIO):
-    """A text stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def write_node(server: Server, id: str, age_s: float = 0.0, **more: Any) -> None:

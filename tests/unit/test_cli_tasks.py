@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_driver import Cli, Hands
+from cli_driver import Cli, Hands, Terminal
 from servers import Server
 
-from skedulr.cli import asking
+from skedulr import lists
+from skedulr.cli import asking, dead, run
+from skedulr.keys import SpaceKeys
 
 TASK_KEYS = {
     "id", "uid", "pool", "name", "state", "priority", "attempt", "max_retries", "crashes",
@@ -282,7 +284,8 @@ def test_list_goes_through_all_pools_in_pages(cli: Cli) -> None:
         *(cli.submit("work", "--pool", "a", "--id", f"a{n}") for n in range(3)),
         *(cli.submit("work", "--pool", "b", "--id", f"b{n}") for n in range(2)),
     ]
-    seen, cursor = [], ()
+    seen: list[str] = []
+    cursor: tuple[str, ...] = ()
     while True:
         page = cli.ok("list", "--json", "--limit", "2", *cursor)
         seen += ids(page)
@@ -290,7 +293,7 @@ def test_list_goes_through_all_pools_in_pages(cli: Cli) -> None:
             break
         cursor = ("--cursor", page.json["cursor"])
     assert sorted(seen) == sorted(made)
-    assert ids(cli.ok("list", "--json", "--pool", "b")) == ["b/b0", "b/b1"]
+    assert ids(cli.ok("list", "--json", "--pool", "b")) == ["b/b1", "b/b0"]
 
 
 def test_list_filters_by_state_name_and_text(cli: Cli, hands: Hands) -> None:
@@ -312,17 +315,18 @@ def test_list_for_people_has_a_line_a_task_and_a_hint_for_more(cli: Cli, hands: 
     outcome = cli("list", "--limit", "1")
     assert outcome.lines[0] == "ID NAME STATE ATTEMPT SUBMITTED ERROR"
     assert len(outcome.lines) == 2
-    assert outcome.err.startswith("there may be more: --cursor default:")
+    assert outcome.err.startswith("there may be more: --cursor ")
     assert any("dead" in line and line.endswith("KeyError: x\\ny") for line in cli("list").lines)
 
 
 def test_a_search_that_finds_little_stops_and_can_go_on(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(asking, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(lists, "MOST_LOOKED_AT", 2)
+    cli.submit("rare", "--id", "r")
     for n in range(5):
         cli.submit("work", "--id", f"w{n}")
-    cli.submit("rare", "--id", "r")
     page = cli.ok("list", "--json", "--name", "rare", "--limit", "1")
     assert ids(page) == [] and page.json["cursor"]
     page = cli.ok(
@@ -333,9 +337,8 @@ def test_a_search_that_finds_little_stops_and_can_go_on(
 
 @pytest.mark.parametrize(("arguments", "expected"), [
     (("--state", "deed"), "no state is called 'deed' (did you mean 'dead'?)"),
-    (("--limit", "0"), "--limit 0 is not usable: 1 to 500"),
-    (("--cursor", "7"), "--cursor 7 is not one that this list gave"),
-    (("--cursor", "a:7", "--pool", "b"), "is not one that this list gave"),
+    (("--limit", "0"), "limit=0 is not usable: 1 to 500"),
+    (("--cursor", "7"), "cursor='7' is not one that this list gave"),
     (("--pool", "a b"), "pool name 'a b' is not usable"),
 ])
 def test_list_refuses_what_it_can_not_use(
@@ -366,3 +369,159 @@ def test_cancel_json_is_the_task_also_when_it_came_too_late(cli: Cli, hands: Han
     hands.succeed(1)
     outcome = cli("cancel", id, "--json")
     assert (outcome.status, outcome.json["state"]) == (1, "succeeded")
+
+
+# ------------------------------------------------------------------------ resubmit, remove
+
+
+def test_resubmit_puts_an_ended_task_back_once(cli: Cli, hands: Hands) -> None:
+    id = cli.submit("work", "--args", "[1]")
+    assert cli.refused("resubmit", id, status=1).endswith("has not ended: it is queued")
+    hands.fail()
+    assert cli.ok("resubmit", id).out == f"{id}: back in the queue\n"
+    assert cli.ok("task", id, "--json").json["state"] == "queued"
+    hands.succeed(7)
+    assert cli.ok("resubmit", id, "--json").json["state"] == "queued"
+
+
+@pytest.mark.parametrize("end", ["never started", "succeeded", "dead"])
+def test_remove_leaves_nothing_of_a_task(cli: Cli, hands: Hands, end: str) -> None:
+    id = cli.submit("work")
+    if end == "succeeded":
+        hands.succeed()
+    elif end == "dead":
+        hands.fail()
+    assert cli.ok("remove", id).out == f"{id}: removed\n"
+    assert "is known" in cli.refused("task", id, status=1)
+    assert "is known" in cli.refused("remove", id, status=1)
+
+
+def test_remove_spares_what_runs(cli: Cli, hands: Hands) -> None:
+    id = cli.submit("work")
+    hands.claim()
+    line = cli.refused("remove", id, status=1)
+    assert line.endswith(f"task {id} runs just now: cancel it first: it is running")
+    assert cli.ok("task", id, "--json").json["state"] == "running"
+
+
+# ----------------------------------------------------------------------------------- dead
+
+
+@pytest.fixture
+def graveyard(cli: Cli, one_server: Server) -> None:
+    """Five dead tasks: three ``mail`` in default, ``mail`` and ``scan`` in slow; one that waits."""
+    for id, name, pool, kind in (
+        ("a", "mail", "default", "KeyError"), ("b", "mail", "default", "TimeoutError"),
+        ("c", "mail", "default", "TimeoutError"), ("d", "mail", "slow", "KeyError"),
+        ("e", "scan", "slow", "KeyError"),
+    ):
+        cli.submit(name, "--id", id, "--pool", pool)
+        Hands(one_server, pool).fail(kind, "no")
+    cli.submit("mail", "--id", "waits")
+
+
+@pytest.mark.usefixtures("graveyard")
+class TestDead:
+    def test_list_shows_the_dead_alone(self, cli: Cli) -> None:
+        found = ids(cli.ok("dead", "list", "--json"))
+        assert sorted(found) == ["default/a", "default/b", "default/c", "slow/d", "slow/e"]
+        assert ids(cli.ok("dead", "list", "--json", "--pool", "slow", "--name", "scan")) == [
+            "slow/e"
+        ]
+        assert "KeyError: no" in cli.ok("dead", "list").out
+
+    @pytest.mark.parametrize(("filters", "count"), [
+        ((), 5), (("--pool", "default"), 3), (("--name", "mail"), 4),
+        (("--query", "error:KeyError"), 3), (("--pool", "slow", "--name", "mail"), 1),
+        (("--pool", "nowhere"), 0),
+    ])
+    def test_resubmit_puts_back_what_the_filters_mean(
+        self, cli: Cli, filters: tuple[str, ...], count: int
+    ) -> None:
+        outcome = cli.ok("dead", "resubmit", "--json", *filters)
+        assert outcome.json == {"resubmitted": count, "left": 0}
+        stats = cli.ok("stats", "--json").json
+        assert (stats["dead"], stats["queued"]) == (5 - count, 1 + count)
+
+    def test_bulk_work_goes_through_all_pages(
+        self, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(dead, "MOST_ITEMS", 2)
+        assert cli.ok("dead", "resubmit").out == "5 tasks are resubmitted\n"
+        assert cli.ok("dead", "resubmit").out == "0 tasks are resubmitted\n"
+
+    def test_purge_removes_what_the_filters_mean(self, cli: Cli) -> None:
+        assert cli.ok("dead", "purge", "--name", "scan").out == "1 task is removed\n"
+        assert "is known" in cli.refused("task", "slow/e", status=1)
+        assert cli.ok("dead", "purge", "--json").json == {"removed": 4, "left": 0}
+        stats = cli.ok("stats", "--json").json
+        assert (stats["dead"], stats["queued"]) == (0, 1)
+
+    @pytest.mark.parametrize(("answer", "left"), [("n\n", 5), ("", 5), ("y\n", 0)])
+    def test_purge_asks_a_person_at_a_terminal(
+        self, cli: Cli, monkeypatch: pytest.MonkeyPatch, answer: str, left: int
+    ) -> None:
+        asked = Terminal()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", Terminal(answer))
+            patch.setattr(sys, "stderr", asked)
+            run(["dead", "purge", "--pool", "default"])
+            assert "the dead tasks with pool default for good? [y/N]" in asked.getvalue()
+        assert cli.ok("stats", "--json").json["dead"] == (2 if left == 0 else 5)
+
+    def test_a_full_pool_stops_a_resubmit_and_says_how_far_it_came(
+        self, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SKEDULR_CAPACITY", "2")
+        line = cli.refused("dead", "resubmit", "--pool", "default", status=1)
+        assert "pool 'default' is full" in line
+
+
+# ---------------------------------------------------------------------------------- pools
+
+
+def test_a_paused_pool_gives_nothing_until_it_is_resumed(cli: Cli, hands: Hands) -> None:
+    cli.submit("work")
+    assert cli.ok("pause", "default").out == "default: paused\n"
+    assert cli.ok("pause", "default").out == "default: was paused already\n"
+    assert hands.claim() == []
+    assert cli.ok("pools").lines[1].startswith("default paused")
+    assert cli.ok("resume", "default", "--json").json["paused"] is False
+    assert cli.ok("resume", "default").out == "default: was not paused\n"
+    assert len(hands.claim()) == 1
+
+
+def test_without_a_name_all_pools_are_paused(cli: Cli) -> None:
+    cli.submit("work", "--pool", "a")
+    cli.submit("work", "--pool", "b")
+    assert cli.ok("pause").lines == ["a: paused", "b: paused"]
+    items = cli.ok("resume", "--json").json["items"]
+    assert [(pool["name"], pool["paused"]) for pool in items] == [("a", False), ("b", False)]
+
+
+def test_a_pool_that_is_not_there_is_not_paused_by_a_slip(cli: Cli) -> None:
+    cli.submit("work", "--pool", "critical")
+    line = cli.refused("pause", "critcal", status=1)
+    assert line.endswith("there is no pool 'critcal' (did you mean 'critical'?)")
+
+
+def test_scale_needs_a_pool_that_is_served_or_create(cli: Cli, one_server: Server) -> None:
+    space = SpaceKeys("skedulr")
+    assert "--create has every node" in cli.refused("scale", "default", "8", status=1)
+    assert cli.ok("scale", "default", "8", "--create").out == (
+        "default: 8 workers a process, on every node within a second\n"
+    )
+    assert one_server.client.hget(space.sizes, "default") == b"8 created"
+    assert cli.ok("scale", "default", "reset").out == "default: back to --pools and tuning\n"
+    assert cli.ok("scale", "default", "reset").out == "default: had no size of its own\n"
+    assert one_server.client.hget(space.sizes, "default") is None
+
+
+@pytest.mark.parametrize(("workers", "expected"), [
+    ("many", "'many' is neither a number of workers nor reset"),
+    ("10001", "a whole number from 0 to 10,000"), ("-1", "a whole number from 0 to 10,000"),
+])
+def test_scale_refuses_what_is_no_number_of_workers(
+    cli: Cli, workers: str, expected: str
+) -> None:
+    assert expected in cli.refused("scale", "default", workers, status=2)
