@@ -2,7 +2,8 @@
 
 The master makes it before the fork and goes on reading it when the child is dead: which task was
 on the CPU, how long the hub had been silent. Writing a field is one store; nothing is locked, since
-each field has one writer.
+each field has one writer. Beside it lies the file that the C-level stack dump of a dying child goes
+to (faulthandler's): text that is written when no Python code can run any more.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 #: Numbers, all stored as doubles. Beats are CLOCK_MONOTONIC seconds, the same in every process.
 FIELDS = (
     "ready", "draining", "hub_beat", "heart_beat", "workers", "busy", "pending", "lag_ms",
-    "finished", "on_cpu",
+    "finished", "on_cpu", "wanted",
 )
 _HEAD = 8 * len(FIELDS)
 #: A worker's slot: the length of the uid, then the uid.
@@ -47,6 +48,8 @@ class Board:
     finished = _field(8)
     #: The slot of the worker that has the CPU, or NOBODY.
     on_cpu = _field(9)
+    #: How many workers the master wants here; the one field that it writes.
+    wanted = _field(10)
 
     def __init__(self, slots: int) -> None:
         # Anonymous and shared: pages that no worker touches are never made.

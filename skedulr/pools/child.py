@@ -8,6 +8,7 @@ runs until it is told to drain, its master is gone, or its owner was released be
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import importlib
 import logging
 import os
@@ -50,6 +51,8 @@ from .sweeper import Sweeper
 DRAINED, CANNOT_BOOT, GONE = 0, 3, 75
 #: After an interruption at the end of the grace time, handlers get this long to clean up, seconds.
 LAST_WORDS_S = 1.0
+#: When a drain first says what still runs, and then how often, seconds; and how many it names.
+FIRST_SAY_S, SAY_S, MOST_SHOWN = 1.0, 5.0, 10
 _PR_SET_PDEATHSIG = 1
 
 
@@ -80,9 +83,11 @@ def leave_parent_behind() -> None:
 class Child:
     """One child process, from boot to exit status."""
 
-    def __init__(self, *, spec: ChildSpec, config: Config, board: Board, master_pid: int) -> None:
+    def __init__(
+        self, *, spec: ChildSpec, config: Config, board: Board, dump: int, master_pid: int
+    ) -> None:
         self.spec, self.config, self.board = spec, config, board
-        self._master_pid = master_pid
+        self._dump, self._master_pid = dump, master_pid
         self.log = logging.getLogger(f"skedulr.pool.{spec.pool.name}")
         self._ending = Event()
         self._status = DRAINED
@@ -91,17 +96,18 @@ class Child:
     def run(self) -> int:
         """Boot, work, drain; the exit status."""
         self._signals.listen(
-            (signal.SIGTERM, signal.SIGUSR1),
-            ignored=(signal.SIGINT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU),
+            (signal.SIGTERM, signal.SIGUSR1, signal.SIGTTIN),
+            ignored=(signal.SIGINT, signal.SIGHUP, signal.SIGTTOU),
         )
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         unblock()
         _die_with_parent()
+        # In C, so that it works when nothing else does; to where the master reads it.
+        faulthandler.enable(file=self._dump)
         try:
             self.app = load_modules(self.config.modules)
-        except BaseException:
-            # The user's own mistake: their traceback, nothing of ours around it.
-            traceback.print_exc()
+        except BaseException as error:
+            print_error(error)
             return CANNOT_BOOT
         self._compose()
         self._start()
@@ -181,14 +187,26 @@ class Child:
                     self._ending.set()
                 elif number == signal.SIGUSR1:
                     sys.stderr.write(greenlet_stacks())
+                elif number == signal.SIGTTIN:
+                    self._resize()
 
     def _look_around(self) -> None:
         board = self.board
         board.busy, board.pending = len(self.executor.running), len(self.executor.pending)
         board.lag_ms, board.finished = self.monitor.lag_ms or 0, self.recorder.recorded
+        self._resize()
         if os.getppid() != self._master_pid:
             self.log.warning("the master is gone: draining")
             self._ending.set()
+
+    def _resize(self) -> None:
+        """Have as many workers as the master wants by now."""
+        wanted = int(self.board.wanted)
+        if wanted != self.board.workers and not self.board.draining:
+            self.log.info("pool %s: %d workers instead of %d", self.spec.pool.name, wanted,
+                          self.board.workers)
+            self.executor.resize(wanted)
+            self.fetcher.on_room()
 
     def _on_word(self, lost: list[bytes], cancelled: list[bytes]) -> None:
         for uid in lost:
@@ -218,8 +236,12 @@ class Child:
         self.executor.close()
         self.fetcher.stop()
         self._give_back(self.executor.take_all_pending())
+        say_at = time.monotonic() + FIRST_SAY_S
         while self.executor.running and time.monotonic() < deadline and self._status == DRAINED:
             gevent.sleep(0.02)
+            if time.monotonic() >= say_at:
+                say_at = time.monotonic() + SAY_S
+                self._say_what_runs(deadline)
         for uid in list(self.executor.running):
             self.executor.interrupt(uid, SHUTDOWN)
         last = time.monotonic() + LAST_WORDS_S
@@ -236,6 +258,17 @@ class Child:
                 self.log.warning("grace is over: %d running tasks go back to the queue", len(left))
             self._give_back(left)
         return self._status
+
+    def _say_what_runs(self, deadline: float) -> None:
+        running = sorted(self.executor.running.values(), key=lambda run: run.started_ms)
+        shown = ", ".join(
+            f"{self.spec.pool.name}/{run.claimed.uid.decode()} {run.name}"
+            for run in running[:MOST_SHOWN]
+        )
+        more = f" and {len(running) - MOST_SHOWN} more" if len(running) > MOST_SHOWN else ""
+        self.log.info("pool %s: %d tasks still run, for %.0f s more at most: %s%s",
+                      self.spec.pool.name, len(running), max(0, deadline - time.monotonic()), shown,
+                      more)
 
     def _give_back(self, held: list[tuple[bytes, bytes]]) -> None:
         wire = Wire(self.spec.url, name=f"skedulr:{self.spec.node}:release", timeout_s=2)
@@ -272,7 +305,7 @@ def load_modules(modules: Iterable[str]) -> application.Skedulr:
             for part in attribute.split("."):
                 served = getattr(served, part)
             if not isinstance(served, application.Skedulr):
-                raise TypeError(f"{item} is {served!r}, not a Skedulr app")
+                raise TypeError(f"{item} is not a Skedulr app, but of type {type(served).__name__}")
             named = served
         found += [
             value for value in vars(module).values()
@@ -281,6 +314,19 @@ def load_modules(modules: Iterable[str]) -> application.Skedulr:
     if named is not None:
         return named
     return found[0] if len(found) == 1 else application.default
+
+
+def print_error(error: BaseException) -> None:
+    """The user's own mistake, with their traceback and nothing of ours around it."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    # A syntax error, or a module that is not there, has no frame of theirs: its text says it all.
+    traceback.print_exception(type(error), error, trace)
+
+
+def _is_ours(file: str) -> bool:
+    return file == __file__ or file == importlib.__file__ or file.startswith("<frozen importlib")
 
 
 def _die_with_parent() -> None:

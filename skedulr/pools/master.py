@@ -1,8 +1,9 @@
 """The master: supervises the children of one node, and lets the UI be served beside that.
 
 One loop on the main greenlet acts on recorded signals, reaps, releases what the dead held, forks
-successors, and writes the node's record. A child that can not boot ends the master with its status;
-there is no respawn loop for a mistake in the user's code.
+successors, kills what hangs, follows the sizes that operators set, and writes the node's record. A
+child that can not boot ends the master with its status; there is no respawn loop for a mistake in
+the user's code. Once the node has served, such a child's predecessor goes on instead.
 """
 
 from __future__ import annotations
@@ -13,33 +14,47 @@ import secrets
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gevent
 import msgpack
+import psutil
 
 from .. import __version__
-from ..config import Config
-from ..keys import PoolKeys, SpaceKeys
-from ..store import Judgement, Store
-from ..wire import Wire, WireError
+from ..config import Config, PoolSpec
+from ..hub.driver import Driver
+from ..hub.monitor import greenlet_stacks
+from ..keys import SpaceKeys
+from ..wire import WireError
 from ..wires import SharedWire
-from . import poison
 from .child import CANNOT_BOOT, DRAINED, GONE
-from .children import Children, Death, Slot
+from .children import MOST_WORKERS, Children, Death, Process, Slot
+from .estates import Estates
+from .hangs import HangWatch
+from .notify import Notifier
+from .reloader import Reloader
 from .signals import WATCHED, Signals
+from .sizes import Sizes
 
 log = logging.getLogger("skedulr.master")
 
 #: Between two looks when nothing happens, seconds.
 LOOK_S = 0.5
-#: Between two writes of the node's record, seconds.
-RECORD_S = 5.0
+#: Between two writes of the node's record, and two looks at the stored sizes, seconds.
+RECORD_S, SIZES_S = 5.0, 5.0
+#: Between two looks at the files, with --reload, seconds.
+RELOAD_S = 0.5
+#: Between two looks at a child's memory and its count of tasks, seconds.
+TIRED_S = 1.0
 #: After the grace time, and what a child needs for its own end, it is killed, seconds.
 KILL_AFTER_S = 3.0
-#: Between two tries to release a dead child's claims while Redis is away, seconds.
-RELEASE_AGAIN_S = 0.2
+#: A terminal may deliver one Ctrl-C twice: only a later one is a second one, seconds.
+ONE_SIGNAL_S = 0.2
+#: How long the end waits for what the dead held to be given back, seconds.
+LAST_RELEASES_S = 2.0
 
 STOPPED, FAILED = 0, 1
 
@@ -47,41 +62,86 @@ STOPPED, FAILED = 0, 1
 class Master:
     """Runs one node until it is told to stop. ``url`` is the server, for master and children."""
 
-    def __init__(self, *, config: Config, url: str) -> None:
+    def __init__(self, *, config: Config, url: str, notifier: Notifier | None = None) -> None:
         self.config, self.url = config, url
         self.node = secrets.token_hex(4)
         self.started_at = time.time()
         self.children = Children(config=config, url=url, node=self.node)
-        self._signals = Signals()
-        self._wire = SharedWire(url, name=f"skedulr:{self.node}:master:node")
+        name = f"skedulr:{self.node}:master"
         self._space = SpaceKeys(config.namespace)
+        self._signals = Signals()
+        self._wire = SharedWire(url, name=f"{name}:node")
+        self._sizes = Sizes(url=url, space=self._space, name=name, on_change=self._signals.wake)
+        self._estates = Estates(
+            url=url, namespace=config.namespace, node=self.node, lease_s=config.lease
+        )
+        self._hangs = HangWatch(
+            timeout_s=config.hang_timeout, lease_s=config.lease, renew=self._renew
+        )
+        self._notifier = notifier or Notifier({})
+        self._driver = Driver()
+        self._rolling: deque[Slot] = deque()
         self._releasing: list[gevent.Greenlet] = []
+        self._reloading = False
+        self._more_workers = 0
+        self._has_served = False
         self._stopping_since: float | None = None
+        self._killed = False
         self._status = STOPPED
-        self._recorded_at = 0.0
 
     def run(self, beside: Callable[[], None] = lambda: None) -> int:
         """Supervise; the exit status. ``beside`` is called once the children are forked."""
-        self._signals.listen(WATCHED)
-        self.children.plan(self.config.pools if self.config.modules else ())
-        self.children.spawn_missing()
-        beside()
+        self._start(beside)
         while not self._is_over():
             for number in self._signals.wait(LOOK_S):
                 self._act_on(number)
             for death in self.children.reap():
                 self._after(death)
+            now = time.monotonic()
+            self._hangs.look(self.children.alive(), now)
+            self._hurry(now)
             if self._stopping_since is None:
-                self.children.spawn_missing()
-                self._write_record()
-            else:
-                self._hurry()
+                self._supervise()
+            self._notifier.alive(now)
         self._finish()
         return self._status
 
     def nodes_children(self) -> list[dict[str, Any]]:
         """What this node's children are doing, as the HTTP interface shows it."""
-        return [_child_view(slot) for slot in self.children.alive()]
+        return [_child_view(process) for process in self.children.serving()]
+
+    def problems(self) -> list[str]:
+        """Why this node should be given no work, in words; empty: it is ready."""
+        found = ["it is stopping"] if self._stopping_since is not None else []
+        now = time.monotonic()
+        for slot in self.children.slots:
+            process = slot.serving
+            if process is None or not process.ready:
+                found.append(f"pool {slot.pool.name} has a child that is not ready")
+            elif now - process.board.hub_beat > self.config.hang_timeout / 2:
+                found.append(f"pool {slot.pool.name} has a child that does not yield")
+        return found
+
+    # The start
+
+    def _start(self, beside: Callable[[], None]) -> None:
+        self._signals.listen(WATCHED)
+        self.children.kept += self._signals.descriptors()
+        self.children.plan(self.config.pools if self.config.modules else ())
+        # A size that was stored holds from the first task on, where Redis answers.
+        self._sizes.look()
+        self._follow_sizes()
+        self.children.spawn_missing()
+        self._sizes.start()
+        self._driver.start()
+        self._driver.every(SIZES_S, self._sizes.look, internal=True)
+        self._driver.every(RECORD_S, self._store_record, internal=True)
+        self._driver.every(TIRED_S, self._find_tired, internal=True)
+        if self.config.reload:
+            self._reloader = Reloader(Path.cwd())
+            self._driver.every(RELOAD_S, self._look_at_files, internal=True)
+        gevent.spawn(self._store_record)
+        beside()
 
     # Signals
 
@@ -89,117 +149,206 @@ class Master:
         if number in (signal.SIGTERM, signal.SIGINT):
             self._stop(signal.Signals(number).name)
         elif number == signal.SIGUSR1:
+            log.info("stacks of the master:\n%s", greenlet_stacks())
             self.children.signal_all(signal.SIGUSR1)
+        elif number == signal.SIGHUP:
+            self._reload("HUP")
+        elif number in (signal.SIGTTIN, signal.SIGTTOU):
+            self._more_workers += 1 if number == signal.SIGTTIN else -1
+            self._follow_sizes()
+            log.info("%s: %+d workers in each child of this node", signal.Signals(number).name,
+                     self._more_workers)
 
     def _stop(self, why: str) -> None:
         if self._stopping_since is None:
             log.info("%s: draining, at most %g s; again to stop at once", why, self.config.grace)
             self._stopping_since = time.monotonic()
+            self._notifier.stopping(self.config.grace)
+            self._sizes.stop()
             self.children.signal_all(signal.SIGTERM)
-        elif time.monotonic() - self._stopping_since > 0.2:
-            # A terminal's Ctrl-C may reach us twice at once; only a later one means "now".
+        elif time.monotonic() - self._stopping_since > ONE_SIGNAL_S and not self._killed:
             log.warning("%s again: stopping at once", why)
+            self._killed = True
             self.children.signal_all(signal.SIGKILL)
 
-    def _hurry(self) -> None:
+    def _hurry(self, now: float) -> None:
         """A child that ignores its own deadline is killed."""
-        assert self._stopping_since is not None
-        if time.monotonic() - self._stopping_since > self.config.grace + KILL_AFTER_S:
-            self.children.signal_all(signal.SIGKILL)
+        longest_s = self.config.grace + KILL_AFTER_S
+        for process in self.children.alive():
+            since = self._stopping_since or process.leaving_since
+            if since is not None and now - since > longest_s:
+                process.send(signal.SIGKILL)
 
     def _is_over(self) -> bool:
         return self._stopping_since is not None and not self.children.alive()
 
+    # Supervision
+
+    def _supervise(self) -> None:
+        self._follow_sizes()
+        self.children.spawn_missing()
+        settled = self.children.settle()
+        if settled and self._rolling:
+            self.children.replace(self._rolling.popleft())
+        elif settled and self._reloading:
+            self._reloading = False
+            self._notifier.reloaded(self._state())
+            log.info("every child has been replaced")
+        if not self._has_served and self.children.all_ready():
+            self._has_served = True
+            self._notifier.ready(self._state())
+
+    def _reload(self, why: str) -> None:
+        """Replace children one by one, each new one ready before its predecessor goes."""
+        log.info("%s: replacing the children one by one; the new ones load the code anew", why)
+        self._reloading = True
+        self._notifier.reloading()
+        self._rolling = deque(self.children.slots)
+
+    def _look_at_files(self) -> None:
+        changed = self._reloader.look()
+        if changed is not None and self._stopping_since is None:
+            for slot in self.children.slots:
+                slot.due_at = 0.0
+            self._reload(f"{os.path.relpath(changed)} changed")
+            self._signals.wake()
+
+    def _find_tired(self) -> None:
+        """Children that have run enough tasks, or grown too large, are replaced."""
+        most_tasks, most_mb = self.config.max_tasks, self.config.max_rss
+        for slot in self.children.slots:
+            process = slot.serving
+            if process is None or process.tired or not process.ready:
+                continue
+            if most_tasks and process.board.finished >= most_tasks * process.patience:
+                process.tired = f"it has run {process.board.finished:.0f} tasks"
+            elif most_mb and (rss := resident(process.pid) or 0) > most_mb * 2**20:
+                process.tired = f"it holds {rss / 2**20:.0f} MB"
+            if process.tired:
+                log.info("pool %s: pid %d is replaced: %s", slot.pool.name, process.pid,
+                         process.tired)
+                self._rolling.append(slot)
+
+    def _state(self) -> str:
+        pools = ", ".join(str(pool) for pool in self.children.pools()) or "no pool"
+        return f"{pools} at node {self.node}"
+
+    # Sizes
+
+    def _follow_sizes(self) -> None:
+        """Give every pool the size that is stored for it, else the configuration's."""
+        stored = self._sizes.stored
+        configured = self.config.pools if self.config.modules else ()
+        for pool in configured:
+            size = stored.get(pool.name)
+            self._resize(pool.name, pool.minimum if size is None else size.workers)
+        known = {pool.name for pool in configured}
+        served = {pool.name for pool in self.children.pools()}
+        for name, size in stored.items():
+            if name in known or not size.created or not self.config.modules:
+                continue
+            if name not in served:
+                self.children.plan([PoolSpec(name, max(1, size.workers), max(1, size.workers))])
+                log.info("pool %s: served from now on, as scale_pool asked", name)
+            self._resize(name, size.workers)
+        for name in served - known - stored.keys():
+            log.info("pool %s: served no more, its size was reset", name)
+            self.children.retire(name)
+
+    def _resize(self, pool: str, workers: int) -> None:
+        wanted = min(MOST_WORKERS, max(0, workers + self._more_workers))
+        self.children.resize(pool, wanted)
+
     # Deaths
 
     def _after(self, death: Death) -> None:
-        pool = death.slot.pool.name
-        if death.status == CANNOT_BOOT:
+        process, pool = death.process, death.process.slot.pool.name
+        asked_for = self._stopping_since is not None
+        if death.status == CANNOT_BOOT and not process.ready:
+            self._cannot_boot(death)
+            return
+        if death.was == "coming" and not asked_for:
+            log.error("pool %s: the successor, pid %d, died before it was ready, %s", pool,
+                      process.pid, death.how)
+        elif death.status not in (DRAINED, GONE) and not asked_for:
+            log.error("pool %s: pid %d died after %.1f s, %s", pool, process.pid, death.lived_s,
+                      death.how)
+        if death.last_words and not asked_for:
+            log.error("pool %s: what pid %d was doing:\n%s", pool, process.pid, death.last_words)
+        # Also after a drain: what it could not give back itself is given back now.
+        self._releasing = [one for one in self._releasing if not one.dead]
+        self._releasing.append(gevent.spawn(
+            self._estates.release, death, asked_for=asked_for, is_over=self._is_over
+        ))
+
+    def _cannot_boot(self, death: Death) -> None:
+        pool = death.process.slot.pool.name
+        if death.was == "coming":
+            log.error("pool %s: the new code can not start, see the error above; the old goes on",
+                      pool)
+            self._rolling.clear()
+            self._reloading = False
+            self._notifier.reloaded(self._state())
+        elif self.config.reload:
+            log.error("pool %s can not start, see the error above; waiting for a change", pool)
+            death.process.slot.due_at = float("inf")
+        elif self._stopping_since is None or self._status != CANNOT_BOOT:
             log.error("pool %s can not start: see the error above", pool)
             self._status = CANNOT_BOOT
-            death.slot.wanted = False
             self._stop("a child can not boot")
-            return
-        expected = self._stopping_since is not None and death.status == DRAINED
-        if not expected and death.status not in (DRAINED, GONE):
-            log.error("pool %s: pid %d died after %.1f s, %s", pool, death.pid, death.lived_s,
-                      death.how)
-        # Also after a drain: what it could not give back itself is given back now.
-        self._releasing.append(gevent.spawn(self._release, death))
 
-    def _release(self, death: Death) -> None:
-        """Give back what a dead child held: at once, and again and again while Redis is away."""
-        pool = death.slot.pool.name
-        store = Store(PoolKeys(self.config.namespace, pool))
-        wire = Wire(self.url, name=f"skedulr:{self.node}:{pool}:release", timeout_s=2)
-        judgement = self._judge(death)
-        total, more = 0, True
-        try:
-            while more:
-                try:
-                    returned = store.release_owner(wire, death.owner, judgement)
-                except WireError as error:
-                    if self._is_over():
-                        log.warning("tasks of pid %d wait for their leases: %s", death.pid, error)
-                        return
-                    gevent.sleep(RELEASE_AGAIN_S)
-                    continue
-                more = returned.more
-                total += len(returned.uids)
-                for uid in returned.charged:
-                    log.warning("task %s/%s had the CPU when its process died", pool, uid.decode())
-                for uid in returned.dead:
-                    log.error("task %s/%s killed its process too often: it is dead", pool,
-                              uid.decode())
-        finally:
-            wire.close()
-        if total:
-            log.warning("pool %s: %d tasks of pid %d are back in the queue", pool, total, death.pid)
-
-    def _judge(self, death: Death) -> Judgement | None:
-        """Whom to charge with a death; None: nobody, since it was asked for or draining."""
-        board = death.board
-        if death.status in (DRAINED, GONE) or board is None or board.draining:
-            return None
-        return poison.judge(
-            culprit=board.culprit(), owner=death.owner, host=socket.gethostname(), how=death.how,
-            suspecting=True,
-        )
+    def _renew(self, process: Process) -> None:
+        gevent.spawn(self._estates.renew, process)
 
     # The node's record
 
-    def _write_record(self) -> None:
-        now = time.monotonic()
-        if now - self._recorded_at < RECORD_S and self._recorded_at:
-            return
-        self._recorded_at = now
-        gevent.spawn(self._store_record)
-
     def _store_record(self) -> None:
-        record = msgpack.packb({
+        record = {
             "id": self.node, "host": socket.gethostname(), "pid": os.getpid(),
             "version": __version__, "started_at": self.started_at, "beat_at": time.time(),
-            "leader": False, "children": self.nodes_children(),
-        })
+            "leader": False, "children": self.nodes_children(), "pools": self._pool_views(),
+        }
+        now_ms = int(time.time() * 1000)
         try:
-            self._wire.call("HSET", self._space.nodes, self.node, record)
+            self._wire.call("HSET", self._space.nodes, self.node, msgpack.packb(record))
+            for pool in self.children.pools():
+                self._wire.call("HSETNX", self._space.pools, pool.name, now_ms)
         except WireError as error:
             log.debug("can not write the node's record: %s", error)
 
+    def _pool_views(self) -> list[dict[str, Any]]:
+        return [
+            {"name": pool.name, "min": pool.minimum, "max": pool.maximum,
+             "manual": pool.name in self._sizes.stored,
+             "processes": sum(slot.pool.name == pool.name for slot in self.children.slots)}
+            for pool in self.children.pools()
+        ]
+
     def _finish(self) -> None:
-        gevent.joinall(self._releasing, timeout=2)
+        gevent.joinall(self._releasing, timeout=LAST_RELEASES_S)
+        self._driver.stop()
         try:
             self._wire.call("HDEL", self._space.nodes, self.node)
         except WireError as error:
             log.debug("can not remove the node's record: %s", error)
+        self._wire.close()
+        self._estates.close()
         self._signals.close()
         log.info("stopped")
 
 
-def _child_view(slot: Slot) -> dict[str, Any]:
-    board = slot.board
-    assert board is not None
+def resident(pid: int) -> int | None:
+    """Bytes of memory a process holds, or None where it is gone."""
+    try:
+        rss: int = psutil.Process(pid).memory_info().rss
+    except psutil.Error:
+        return None
+    return rss
+
+
+def _child_view(process: Process) -> dict[str, Any]:
+    board = process.board
     return {
-        "pool": slot.pool.name, "pid": slot.pid, "workers": int(board.workers),
-        "busy": int(board.busy), "lag_ms": board.lag_ms, "rss": None,
+        "pool": process.slot.pool.name, "pid": process.pid, "workers": int(board.workers),
+        "busy": int(board.busy), "lag_ms": board.lag_ms, "rss": resident(process.pid),
     }

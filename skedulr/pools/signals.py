@@ -46,21 +46,24 @@ class Signals:
     def __init__(self) -> None:
         self._came: deque[int] = deque()
         self._reader = self._writer = -1
+        self._watched: tuple[int, ...] = ()
 
     def listen(self, watched: Iterable[int], ignored: Iterable[int] = ()) -> None:
-        """Record ``watched`` from now on, drop ``ignored``. Replaces inherited handlers."""
+        """Record ``watched`` from now on, drop ``ignored``; in place of inherited handlers."""
+        self.close()
         self._reader, self._writer = os.pipe()
         for end in (self._reader, self._writer):
             os.set_blocking(end, False)
         # The interpreter writes to it in the C handler, so that the hub wakes up and runs ours.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        for number in watched:
+        self._watched = tuple(watched)
+        for number in self._watched:
             _signal(number, self._record)
         for number in ignored:
             _signal(number, signal.SIG_IGN)
 
     def wait(self, timeout_s: float) -> list[int]:
-        """Signals that came, in order; waits up to ``timeout_s`` for the first."""
+        """Signals that came, in order; waits up to ``timeout_s`` for the first, or for ``wake``."""
         if not self._came:
             watcher = get_hub().loop.io(self._reader, 1)
             try:
@@ -75,9 +78,20 @@ class Signals:
             came.append(self._came.popleft())
         return came
 
+    def wake(self) -> None:
+        """Let ``wait`` return at once, with what came so far."""
+        if self._writer >= 0:
+            try:
+                os.write(self._writer, b"\0")
+            except BlockingIOError:
+                pass  # it is full: it wakes all the same
+
     def close(self) -> None:
-        """Let go of the pipe; what is recorded stays."""
+        """Let go of the pipe, and ignore what was watched: the process is about to end, and a last
+        signal shall not change its exit status. Safe twice."""
         if self._reader >= 0:
+            for number in self._watched:
+                _signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
             signal.set_wakeup_fd(-1)
             os.close(self._reader)
             os.close(self._writer)

@@ -1,0 +1,189 @@
+"""What a child holds when it can not speak for itself.
+
+- A dead child's claims are given back at once, and again and again while Redis is away; its death
+  is judged (``poison.py``).
+- The task for which a hung child was killed is counted as an attempt that timed out.
+- While a living child's heart is silent (C code keeps the GIL, or somebody stopped the process),
+  its leases are renewed in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+
+from .. import message, retries
+from ..errors import PayloadError, TaskTimeout
+from ..errortext import describe
+from ..keys import PoolKeys
+from ..store import BATCH, END_DEAD, Ending, Failure, Judgement, Lane, Store
+from ..tasks import MAX_RETRIES
+from ..wire import Wire, WireError
+from ..wires import SharedWire
+from . import poison
+from .child import DRAINED, GONE
+from .children import Death, Process
+
+log = logging.getLogger("skedulr.master")
+
+#: Between two tries while Redis is away, seconds.
+AGAIN_S = 0.2
+
+
+class Estates:
+    """Speaks for the children of one node. ``lease_s`` is how long a renewal holds."""
+
+    def __init__(self, *, url: str, namespace: str, node: str, lease_s: float) -> None:
+        self._url, self._namespace, self._node, self._lease_s = url, namespace, node, lease_s
+        self._side = SharedWire(url, name=f"skedulr:{node}:master:renew", timeout_s=2)
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._side.close()
+
+    # The living
+
+    def renew(self, process: Process) -> None:
+        """Renew all that a child with a silent heart holds. A claim that went to others stays."""
+        store = self._store(process)
+        lease_ms = round(self._lease_s * 1000)
+        try:
+            held = _held_by(store, self._side, process.owner)
+            for at in range(0, len(held), BATCH):
+                store.renew(self._side, process.owner, held[at:at + BATCH], lease_ms)
+        except WireError as error:
+            log.warning("can not renew for pid %d: %s", process.pid, error)
+            return
+        log.debug("renewed %d leases for pid %d, whose heart is silent", len(held), process.pid)
+
+    # The dead
+
+    def release(
+        self, death: Death, *, asked_for: bool, is_over: Callable[[], bool]
+    ) -> None:
+        """Give back what a dead child held. ``asked_for``: it was told to end, so nobody is
+        charged; ``is_over``: asked between tries, whether to leave the rest to the leases."""
+        process = death.process
+        pool = process.slot.pool.name
+        store = self._store(process)
+        wire = Wire(self._url, name=f"skedulr:{self._node}:{pool}:release", timeout_s=2)
+        try:
+            while True:
+                try:
+                    if process.hung_s is not None and not asked_for:
+                        self._time_out(store, wire, death)
+                    count = self._release(store, wire, death, asked_for)
+                    break
+                except WireError as error:
+                    if is_over():
+                        log.warning("tasks of pid %d wait for their leases: %s", process.pid, error)
+                        return
+                    gevent.sleep(AGAIN_S)
+        finally:
+            wire.close()
+        if count:
+            log.warning("pool %s: %d tasks of pid %d are back in the queue", pool, count,
+                        process.pid)
+
+    def _release(self, store: Store, wire: Wire, death: Death, asked_for: bool) -> int:
+        pool, total, more = death.process.slot.pool.name, 0, True
+        judgement = None if asked_for else _judge(death)
+        while more:
+            returned = store.release_owner(wire, death.process.owner, judgement)
+            more = returned.more
+            total += len(returned.uids)
+            for uid in returned.charged:
+                log.warning("task %s/%s had the CPU when its process died", pool, uid.decode())
+            for uid in returned.dead:
+                log.error("task %s/%s killed its process too often: it is dead", pool,
+                          uid.decode())
+        return total
+
+    def _time_out(self, store: Store, wire: Wire, death: Death) -> None:
+        """Write for the dead child that the task it hung in failed. Its token still holds."""
+        process = death.process
+        uid = process.board.culprit()
+        claim = wire.call("HGET", store.keys.claims, uid) if uid else None
+        token, _, rest = (claim or b"").partition(b" ")
+        if not token.startswith(process.owner.encode() + b":"):
+            return
+        body = wire.call("HGET", store.keys.tasks, uid) or b""
+        header = (wire.call("HGET", store.keys.info, uid) or b"").split(b" ")
+        attempt = int(header[1]) + 1 if len(header) > 3 else 1
+        started_ms = int(rest.split(b" ")[1]) if rest.count(b" ") else 0
+        error = TaskTimeout(
+            f"its process had not yielded for {process.hung_s:.0f} s and was killed (hang_timeout)"
+        )
+        kind, text, _ = describe(error)
+        value: list[Any] = [kind, text, death.last_words]
+        delay_s = _delay_s(body, attempt, error)
+        lane = _heir_lane(store, wire, process.owner)
+        if delay_s is None:
+            store.finish(lane, [Ending(uid, token, END_DEAD, message.entry(
+                message.DEAD, process.owner, attempt, started_ms, value
+            ))])
+        else:
+            store.retry(lane, [Failure(uid, token, round(delay_s * 1000), message.entry(
+                message.FAILED, process.owner, attempt, started_ms, [*value, delay_s]
+            ))])
+        log.error("task %s/%s hung on attempt %d; %s", store.keys.pool, uid.decode(), attempt,
+                  "to the dead-letter queue" if delay_s is None else f"again in {delay_s:.3g} s")
+
+    def _store(self, process: Process) -> Store:
+        return Store(PoolKeys(self._namespace, process.slot.pool.name))
+
+
+def _judge(death: Death) -> Judgement | None:
+    """Whom to charge with a death; None: nobody."""
+    process = death.process
+    if death.status in (DRAINED, GONE) or process.board.draining or process.hung_s is not None:
+        return None
+    return poison.judge(
+        culprit=process.board.culprit(), owner=process.owner, host=socket.gethostname(),
+        how=death.how, suspecting=True,
+    )
+
+
+def _delay_s(body: bytes, attempt: int, error: BaseException) -> float | None:
+    """When a task is tried again, seconds; None for no more.
+
+    The task's code is in the children alone: what was not said at submit is the default's.
+    """
+    try:
+        extras = message.read_journal(body).extras
+    except PayloadError:
+        return None
+    most = extras.get("max_retries", MAX_RETRIES)
+    strategy = retries.from_wire(extras.get("retry")) or retries.DEFAULT
+    return retries.delay_after(strategy, attempt, error, most)
+
+
+def _held_by(store: Store, wire: Wire, owner: str) -> list[tuple[bytes, bytes]]:
+    """(uid, token) of everything an owner holds."""
+    owned = store.keys.of(("owned",), owner)[0]
+    held: list[tuple[bytes, bytes]] = []
+    cursor: Any = b"0"
+    while True:
+        cursor, uids = wire.call("SSCAN", owned, cursor, "COUNT", BATCH)
+        texts = wire.call("HMGET", store.keys.claims, *uids) if uids else []
+        held += [
+            (uid, text.partition(b" ")[0]) for uid, text in zip(uids, texts, strict=True) if text
+        ]
+        if cursor in (b"0", "0", 0):
+            return held
+
+
+def _heir_lane(store: Store, wire: Wire, owner: str) -> Lane:
+    """The lane on which an owner that is surely dead has finished, to go on with."""
+    lane = Lane(wire, owner, _give_up)
+    last = wire.call("HGET", store.keys.of(("own",), owner)[0], "finish")
+    lane.number = int(last.partition(b" ")[0]) if last else 0
+    return lane
+
+
+def _give_up(error: WireError, tries: int) -> None:
+    raise error

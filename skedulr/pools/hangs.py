@@ -1,0 +1,69 @@
+"""The hang watch: children whose hub has been silent for too long are killed, stack first.
+
+A handler that computes keeps its whole child waiting; one that never comes back keeps it for ever.
+Past ``timeout_s`` the child gets ABRT, at which its stack is dumped (by C code, so that a held GIL
+does not matter), and KILL if that was not enough. What it held is released like any dead child's.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Iterable
+
+from .children import Process
+
+log = logging.getLogger("skedulr.master")
+
+#: From ABRT to KILL, seconds.
+KILL_AFTER_S = 2.0
+#: A heart that beats every quarter of a second and has not for this long is silent, seconds.
+SILENT_S = 1.0
+#: The master itself was held up when its looks are so far apart, seconds; then nobody is judged
+#: before the children had as much time again.
+LATE_S = 3.0
+
+
+class HangWatch:
+    """Watches over ``look``; ``renew(process)`` is called for a living child with a silent heart,
+    three times a lease."""
+
+    def __init__(
+        self, *, timeout_s: float, lease_s: float, renew: Callable[[Process], None]
+    ) -> None:
+        self._timeout_s, self._lease_s, self._renew = timeout_s, lease_s, renew
+        self._looked_at: float | None = None
+        self._excused_until = 0.0
+
+    def look(self, processes: Iterable[Process], now: float) -> None:
+        """Look at every child; ``now`` is monotonic seconds."""
+        if self._looked_at is not None and now - self._looked_at > LATE_S:
+            # We did not run ourselves (the machine slept, a debugger, Ctrl-Z): nor did they.
+            self._excused_until = now + LATE_S
+        self._looked_at = now
+        for process in processes:
+            if not process.ready:
+                continue
+            self._watch(process, now)
+            silent_s = now - process.board.heart_beat
+            if silent_s > SILENT_S and now - process.renewed_at > self._lease_s / 3:
+                process.renewed_at = now
+                self._renew(process)
+
+    def _watch(self, process: Process, now: float) -> None:
+        if process.hung_s is not None:
+            if now - process.aborted_at > KILL_AFTER_S:
+                process.send(signal.SIGKILL)
+            return
+        silent_s = now - process.board.hub_beat
+        if silent_s <= self._timeout_s or now < self._excused_until:
+            return
+        process.hung_s, process.aborted_at = silent_s, now
+        uid = process.board.culprit().decode()
+        log.error(
+            "pool %s: pid %d has not yielded for %.1f s%s: it is killed and replaced "
+            "(a handler that computes for so long needs a larger --hang-timeout)",
+            process.slot.pool.name, process.pid, silent_s,
+            f", task {process.slot.pool.name}/{uid} has the CPU" if uid else "",
+        )
+        process.send(signal.SIGABRT)

@@ -1,0 +1,76 @@
+"""The sizes that operators gave pools while they run: read here, followed by the master.
+
+They are kept in Redis (``scale_pool`` writes them), so that every node follows them, now and after
+a restart. The control channel says when to look.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import gevent
+
+from .. import sizing
+from ..keys import SpaceKeys
+from ..sizing import Size
+from ..subscription import follow
+from ..wire import WireError
+from ..wires import SharedWire
+
+log = logging.getLogger("skedulr.master")
+
+#: Between two tries to subscribe, seconds.
+AGAIN_S = 1.0
+
+
+class Sizes:
+    """Follows the stored sizes; ``on_change`` is called on a greenlet of its own. Whoever owns it
+    calls ``look`` now and then."""
+
+    def __init__(
+        self, *, url: str, space: SpaceKeys, name: str, on_change: Callable[[], object]
+    ) -> None:
+        self._url, self._space, self._name = url, space, name
+        self._on_change = on_change
+        self._wire = SharedWire(url, name=f"{name}:sizes", timeout_s=2)
+        self._greenlet: gevent.Greenlet | None = None
+        #: By pool; a pool that is not here has the size of the configuration.
+        self.stored: dict[str, Size] = {}
+
+    def start(self) -> None:
+        """Follow from now on."""
+        if self._greenlet is None:
+            self._greenlet = gevent.spawn(self._follow)
+
+    def stop(self) -> None:
+        """Follow no more. Safe twice."""
+        if self._greenlet is not None:
+            self._greenlet.kill()
+            self._greenlet = None
+        self._wire.close()
+
+    def look(self) -> bool:
+        """Read them once; False where Redis did not answer. What was known then stays."""
+        try:
+            stored = sizing.read(self._wire, self._space)
+        except WireError as error:
+            log.debug("can not read the pools' sizes: %s", error)
+            return False
+        if stored != self.stored:
+            self.stored = stored
+            self._on_change()
+        return True
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                follow(self._url, self._space.control, name=f"{self._name}:control",
+                       on_subscribed=self.look, on_message=self._hear)
+            except Exception as error:
+                log.debug("the control channel broke: %s", error)
+            gevent.sleep(AGAIN_S)
+
+    def _hear(self, text: str) -> None:
+        if not text.startswith("cancel "):
+            self.look()

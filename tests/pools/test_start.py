@@ -1,0 +1,175 @@
+"""Starting: bad input gets one clear line and its exit status; a server that is away is awaited."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness import WORK, Node, wait_until
+from servers import Server
+
+pytestmark = pytest.mark.server
+
+Nodes = Callable[..., Node]
+
+
+def ended(node: Node) -> int:
+    """Its exit status, for one that ends by itself at start."""
+    return node.start(ready=None).wait(15)
+
+
+@pytest.mark.parametrize(
+    ("pools", "complaint"),
+    [
+        ("default", "not a pool spec"),
+        ("default=0", "1 to 10,000 workers"),
+        ("default=4..2", "over MAX"),
+        ("a=1,a=2", "given twice"),
+        ("default=4:stream", "streams"),
+    ],
+)
+def test_a_pool_spec_that_is_wrong_is_named_and_the_status_is_2(
+    nodes: Nodes, one_server: Server, pools: str, complaint: str
+) -> None:
+    node = nodes(one_server.url, pools=pools)
+    assert ended(node) == 2
+    assert complaint in node.log
+    assert node.log.startswith("skedulr-master: ") and node.log.count("\n") == 1
+
+
+def test_an_unknown_flag_ends_with_2(nodes: Nodes, one_server: Server) -> None:
+    node = nodes(one_server.url, "--leese", "3")
+    assert ended(node) == 2
+    assert "--leese" in node.log
+
+
+@pytest.mark.parametrize(
+    ("work", "modules", "traced"),
+    [
+        ("import no_such_module_here\n", ("work",), "No module named 'no_such_module_here'"),
+        ("def broken(:\n", ("work",), "SyntaxError"),
+        ("raise SystemExit('not today')\n", ("work",), "SystemExit: not today"),
+        (WORK, ("nowhere",), "No module named 'nowhere'"),
+        (WORK, ("work:app",), "module 'work' has no attribute 'app'"),
+        (WORK, ("work:note",), "is not a Skedulr app"),
+        (
+            "import skedulr\n@skedulr.task\nasync def mail(): ...\n", ("work",),
+            "skedulr.errors.ConfigError: ",
+        ),
+    ],
+    ids=["import", "syntax", "exit", "module", "attribute", "other", "async"],
+)
+def test_a_module_that_can_not_be_imported_shows_its_own_error_once_and_ends_with_3(
+    nodes: Nodes, one_server: Server, work: str, modules: tuple[str, ...], traced: str
+) -> None:
+    node = nodes(one_server.url, work=work, modules=modules)
+    assert ended(node) == 3
+    assert traced in node.log
+    assert node.log.count(traced) == 1, "it was tried once"
+    assert "pools/child.py" not in node.log, "nothing of ours in the user's traceback"
+    assert "pool default can not start" in node.log
+
+
+def test_pools_that_can_not_start_end_together(nodes: Nodes, one_server: Server) -> None:
+    node = nodes(one_server.url, pools="default=2x2,other=2", work="import nothing_here\n")
+    assert ended(node) == 3
+
+
+def test_without_modules_it_says_so_and_claims_nothing(nodes: Nodes, one_server: Server) -> None:
+    node = nodes(one_server.url, modules=()).start(ready=None)
+    uid = node.submit("quick")
+    node.wait_log("nothing is claimed")
+    node.signal(signal.SIGTERM)
+    assert node.wait() == 0
+    assert node.task(uid)["state"] == "queued"
+
+
+def test_modules_are_found_in_the_folder_it_is_started_in_or_changed_to(
+    nodes: Nodes, one_server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "far.py").write_text(WORK)
+    node = nodes(one_server.url, "--chdir", str(tmp_path / "elsewhere"), modules=("far",)).start()
+    node.wait_state(node.submit("quick"), "succeeded")
+
+
+def test_a_named_server_that_is_away_is_awaited_and_nothing_else_is_started(
+    nodes: Nodes, fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server(appendonly="yes")
+    server.stop()
+    node = nodes(server.url).start()
+    node.wait_log("does not answer")
+    assert server.url in node.log and "--redis" in node.log
+    assert not (node.folder / ".skedulr").exists()
+    server.start()
+    node.wait_state(node.submit("quick"), "succeeded")
+
+
+def test_a_master_whose_server_is_away_can_be_stopped(
+    nodes: Nodes, fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server()
+    server.stop()
+    node = nodes(server.url).start()
+    node.signal_group(signal.SIGINT)
+    assert node.wait(10) == 0
+
+
+@pytest.mark.parametrize("sign", ["KUBERNETES_SERVICE_HOST", "INVOCATION_ID"])
+def test_under_a_service_manager_no_server_is_started_unasked(nodes: Nodes, sign: str) -> None:
+    node = nodes(None, env={sign: "x"})
+    # The default address may have a server on a developer's machine: ask on a port nobody has.
+    node.folder.joinpath("setup.cfg").write_text("[skedulr]\n")
+    if ended_or_running(node) is None:
+        pytest.skip("a server answers at the default address")
+    assert "--redis" in node.log
+
+
+def ended_or_running(node: Node) -> int | None:
+    node.start(ready=None)
+    assert node.process is not None
+    process = node.process
+    wait_until(
+        lambda: process.poll() is not None or "using" in node.log, "it ends or finds a server"
+    )
+    status = process.poll()
+    if status is not None:
+        assert status == 2
+    return status
+
+
+def test_output_that_nobody_reads_does_not_stop_the_children(
+    nodes: Nodes, one_server: Server
+) -> None:
+    node = nodes(one_server.url)
+    reader = subprocess.Popen(["head", "-c", "1"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert reader.stdin is not None
+    node.start_into(reader.stdin.fileno())
+    reader.stdin.close()
+    reader.wait(10)
+    uids = [node.submit("quick") for _ in range(5)]
+    for uid in uids:
+        node.wait_state(uid, "succeeded")
+    node.signal(signal.SIGTERM)
+    assert node.wait() == 0
+
+
+def test_it_starts_with_its_standard_input_closed(nodes: Nodes, one_server: Server) -> None:
+    node = nodes(one_server.url, command=("sh", "-c", 'exec "$@" 0<&-', "sh")).start()
+    node.wait_state(node.submit("quick"), "succeeded")
+    node.signal(signal.SIGTERM)
+    assert node.wait() == 0
+
+
+def test_a_task_whose_name_nobody_registered_harms_no_other(start: Nodes) -> None:
+    node = start("--unknown-after", "0")
+    unknown = node.submit("no_such_task")
+    known = node.submit("quick")
+    node.wait_state(known, "succeeded")
+    dead = node.wait_state(unknown, "dead")
+    assert dead["error"]["type"] == "UnknownTask"
+    assert "no_such_task" in dead["error"]["message"]
