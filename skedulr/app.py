@@ -22,7 +22,7 @@ from .tasks import Call, Registry, Task
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from .client import Client
+    from .client import Client, ClientConfig
     from .handles import Handle
     from .middleware import Middleware
     from .options import Options
@@ -46,6 +46,8 @@ class Skedulr:
         self.middleware: list[Middleware] = []
         self._settings: dict[str, Any] = {}
         self._client: Client | None = None
+        #: Makes the client where it is not the usual one: the testing kit's.
+        self.client_maker: Callable[[ClientConfig], Client] | None = None
         self.configure(url=url, **settings)
 
     def configure(self, url: str | None = None, **settings: Any) -> None:
@@ -211,7 +213,7 @@ class Skedulr:
 
             settings = configuration.load({}, self._settings, os.environ, Path.cwd(), None)
             address = configuration.find_redis(settings, os.environ, Path.cwd())
-            self._client = Client(ClientConfig(
+            self._client = (self.client_maker or Client)(ClientConfig(
                 url=address.url, namespace=settings.namespace,
                 submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
                 capacity=settings.capacity or 0,
