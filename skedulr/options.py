@@ -15,8 +15,10 @@ from .errors import ConfigError, nearest
 from .keys import UID, check_name
 from .retries import RetryStrategy, to_wire
 
-#: Redis and Lua count milliseconds exactly only below 2^53.
-FAR_S = 2**53 / 1000
+#: Redis and Lua count milliseconds exactly only below 2^53, and a delay is added to the time.
+FAR_S = 2**52 / 1000
+#: The end of the year 9999, epoch seconds. Later ones are milliseconds by mistake.
+LAST_MOMENT_S = 253_402_300_800
 
 
 class Options(TypedDict, total=False):
@@ -106,7 +108,7 @@ def moment(name: str, value: Any) -> float:
         value = value.timestamp()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{name}={value!r} is not usable: an aware datetime or epoch seconds")
-    if not math.isfinite(value) or not 0 <= value <= FAR_S:
+    if not 0 <= value <= LAST_MOMENT_S:
         raise ConfigError(f"{name}={value!r} is out of range: epoch seconds, not milliseconds")
     return float(value)
 
@@ -115,18 +117,19 @@ def _pool(name: str, value: Any) -> str:
     return check_name("pool", value)
 
 
-def _whole(least: int, most: float) -> Callable[[str, Any], int]:
+def _whole(least: int, most: int) -> Callable[[str, Any], int]:
     def whole(name: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            span = f"from {least} to {most}" if math.isfinite(most) else f", {least} or more"
-            raise ConfigError(f"{name}={value!r} is not usable: a whole number {span}")
+            raise ConfigError(
+                f"{name}={value!r} is not usable: a whole number from {least} to {most:,}"
+            )
         return value
 
     return whole
 
 
 def _max_retries(name: str, value: Any) -> int | None:
-    return None if value is None else _whole(0, math.inf)(name, value)
+    return None if value is None else _whole(0, 2**31 - 1)(name, value)
 
 
 def _retry(name: str, value: Any) -> Any:
@@ -174,9 +177,12 @@ def _headers(name: str, value: Any) -> dict[str, Any]:
 
 
 def _tags(name: str, value: Any) -> list[str]:
-    if isinstance(value, str) or not all(isinstance(tag, str) and tag for tag in value):
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(
+        isinstance(tag, str) and tag for tag in value
+    ):
         raise ConfigError(f"{name}={value!r} is not usable: a list of texts")
-    return list(value)
+    # Of a set always in the same order: a repeated submit must make the same envelope.
+    return sorted(value) if isinstance(value, (set, frozenset)) else list(value)
 
 
 def _unique(name: str, value: Any) -> str | float:

@@ -72,7 +72,8 @@ class Task(Generic[P, R]):
         self.travelling = any(one in defaults for one in ("expires", "headers", "tags", "key"))
         self.placed = any(one in defaults for one in ("priority", "delay", "at", "unique"))
         if function is not None:
-            functools.update_wrapper(self, function)
+            # Not the function's own attributes: they could replace ours.
+            functools.update_wrapper(self, function, updated=())
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -159,6 +160,8 @@ def check_function(function: Any) -> None:
     where = _place(function)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{where} is async: tasks run on greenlets, write a plain def")
+    if inspect.isgeneratorfunction(function):
+        raise ConfigError(f"{where} is a generator: return a list, or submit a task per item")
     if isinstance(function, (classmethod, staticmethod)) or inspect.ismethod(function):
         raise ConfigError(f"{where} is a method: make it a function that takes what it needs")
     if not inspect.isfunction(function):
@@ -182,8 +185,18 @@ def default_name(function: Callable[..., Any]) -> str:
         if spec is not None:
             module = spec.name.removesuffix(".__main__")
         elif file:
-            module = Path(file).stem
+            module = _module_of(Path(file).resolve())
     return f"{module}.{function.__qualname__}"
+
+
+def _module_of(file: Path) -> str:
+    """The name under which others import a file: with the packages it lies in."""
+    parts = [file.stem]
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        parts.append(folder.name)
+        folder = folder.parent
+    return ".".join(reversed(parts))
 
 
 def check_task_name(name: Any) -> str:
@@ -194,14 +207,27 @@ def check_task_name(name: Any) -> str:
 
 
 def _same_function(one: Any, other: Any) -> bool:
-    """A module imported twice, or a factory called twice, defines the same function again."""
+    """A module imported twice defines the same function again.
+
+    A factory or a decorator called twice does not, if what it made remembers different things.
+    """
     if one is other:
         return True
     a, b = getattr(one, "__code__", None), getattr(other, "__code__", None)
-    return (
-        a is not None and b is not None and a.co_filename == b.co_filename
-        and one.__qualname__ == other.__qualname__ and a.co_firstlineno == b.co_firstlineno
-    )
+    if a is None or b is None or (a.co_filename, a.co_firstlineno) != (
+        b.co_filename, b.co_firstlineno
+    ):
+        return False
+    try:
+        return one.__qualname__ == other.__qualname__ and _remembered(one) == _remembered(other)
+    except Exception:  # a cell that is still empty, values that do not compare
+        return False
+
+
+def _remembered(function: Any) -> list[Any]:
+    """What a function brings along beside its code: what it closes over, and its defaults."""
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [cells, function.__defaults__, function.__kwdefaults__]
 
 
 def _place(function: Any) -> str:
