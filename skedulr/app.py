@@ -89,9 +89,9 @@ class Skedulr:
 
         def register(function: Callable[P, R]) -> Task[P, R]:
             tasks.check_function(function)
+            called = tasks.default_name(function) if name is None else name
             made = Task(
-                app=self, name=tasks.check_task_name(name or tasks.default_name(function)),
-                function=function, defaults=defaults,
+                app=self, name=tasks.check_task_name(called), function=function, defaults=defaults,
             )
             self.tasks.add(made)
             return made
