@@ -179,14 +179,21 @@ def _add_family(places: Any, family: str) -> argparse.ArgumentParser:
     return parser
 
 
-_EPILOG = """\
-Each command explains itself, with examples: skedulr COMMAND --help
-
-exit status:
-  0  done                     3  result: the task ended otherwise than succeeded
-  1  failure, or not done     4  result: the task has not ended yet
-  2  usage or configuration   130  interrupted
-"""
+#: The exit statuses, as the help and the page of commands tell them.
+STATUSES = (
+    (exits.OK, "done"),
+    (exits.FAILURE, "failure, or what was asked for could not be done"),
+    (exits.USAGE, "usage or configuration"),
+    (exits.ENDED_OTHERWISE, "result: the task ended otherwise than succeeded; "
+                            "skedulr-master: the children can not boot"),
+    (exits.NOT_YET, "result: the task has not ended yet"),
+    (exits.INTERRUPTED, "interrupted by Ctrl-C"),
+    (exits.BROKEN_PIPE, "whoever read the output has gone"),
+)
+_EPILOG = "\n".join([
+    "Each command explains itself, with examples: skedulr COMMAND --help", "", "exit status:",
+    *(f"  {status:<5}{meaning.partition(';')[0]}" for status, meaning in STATUSES),
+])
 
 
 # ------------------------------------------------------------------------- kinds of arguments
@@ -209,6 +216,14 @@ def seconds(text: str) -> float:
     if not 0 <= number < 1e12:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
     return number
+
+
+def _header(text: str) -> tuple[str, str]:
+    """``NAME=TEXT``."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=TEXT")
+    return name, value
 
 
 def _task_id(parser: argparse.ArgumentParser) -> None:
@@ -238,6 +253,18 @@ def _submit(parser: argparse.ArgumentParser) -> None:
     )
     own.add_argument("--id", metavar="UID", help="its id, so that a repeat is no second task")
     own.add_argument("--key", metavar="TEXT", help="a key of yours, shown with the task")
+    own.add_argument(
+        "--unique", metavar="HOW",
+        help="one task at a time with these arguments, or with this key: until_done, until_start, "
+             "or for so many seconds",
+    )
+    own.add_argument(
+        "--on-duplicate", metavar="WHAT", help="with --unique: raise (default), return or replace"
+    )
+    own.add_argument(
+        "--header", metavar="NAME=TEXT", action="append", dest="headers", type=_header,
+        help="a header that travels with the task; may be repeated",
+    )
     own.add_argument(
         "--tag", metavar="TEXT", action="append", dest="tags", help="a tag; may be repeated"
     )

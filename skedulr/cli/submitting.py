@@ -26,7 +26,7 @@ from .session import Session
 #: The flags that are options of the call, by the option's name.
 CALL_FLAGS = (
     "pool", "priority", "delay", "at", "timeout", "max_retries", "expires", "id", "key", "tags",
-    "keep_result",
+    "keep_result", "unique", "on_duplicate", "headers",
 )
 _LINE_KEYS = ("name", "args", "kwargs", "options")
 
@@ -59,7 +59,19 @@ def _flags(given: Any) -> dict[str, Any]:
         found["at"] = moment("--at", found["at"])
     if found.get("keep_result") == 0:
         found["keep_result"] = False
+    if "unique" in found:
+        found["unique"] = _window(found["unique"])
+    if "headers" in found:
+        found["headers"] = dict(found["headers"])
     return found
+
+
+def _window(text: str) -> str | float:
+    """``--unique``: a word or a number of seconds; which words there are is for options to say."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def moment(name: str, value: Any) -> Any:

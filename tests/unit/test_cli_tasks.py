@@ -99,6 +99,8 @@ def test_a_time_without_an_offset_is_refused(cli: Cli, when: str) -> None:
     (("--priority", "101"), "a whole number from -100 to 100"),
     (("--pool", "a/b"), "pool name 'a/b' is not usable"),
     (("--id", "-x y"), "not usable"),
+    (("--unique", "forever"), "'until_done', 'until_start' or a window in seconds"),
+    (("--on-duplicate", "ignore"), "on_duplicate='ignore' is not usable"),
     (("--jsonl", "missing.jsonl"), "--jsonl missing.jsonl: No such file or directory"),
     (("--jsonl", "."), "--jsonl .: Is a directory"),
     (("--jsonl", "-", "--args", "[]"), "--args belongs to one call"),
@@ -125,6 +127,20 @@ def test_an_id_is_used_once_and_a_repeat_is_no_second_task(cli: Cli) -> None:
     assert cli.submit("work", "--id", "one", "--args", "[1]") == "default/one"
     assert "default/one" in cli.refused("submit", "work", "--id", "one", "--args", "[2]", status=1)
     assert cli.ok("stats", "--json").json["queued"] == 1
+
+
+def test_a_unique_task_is_submitted_once(cli: Cli) -> None:
+    first = cli.submit("work", "--unique", "until_done", "--key", "k")
+    line = cli.refused("submit", "work", "--unique", "until_done", "--key", "k", status=1)
+    assert first in line
+    again = cli.submit("work", "--unique", "60", "--key", "k", "--on-duplicate", "return")
+    assert again == first
+
+
+def test_headers_travel(cli: Cli) -> None:
+    cli.submit("work", "--header", "trace=a=b", "--header", "tenant=")
+    line = cli.refused("submit", "work", "--header", "trace", status=2)
+    assert "'trace' is not NAME=TEXT" in line
 
 
 # ------------------------------------------------------------------------------ submit --jsonl
