@@ -352,6 +352,7 @@ class Executor:
                 self._slots.pop(worker.greenlet, None)
                 worker.greenlet = None
                 self._idle.append(worker)
+                self.on_room()
                 self._wake_workers()
                 return
             if time.monotonic() >= slice_ends:
