@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class SkedulrError(Exception):
     """The root of all errors that Skedulr raises to its callers."""
+
+    def __reduce__(self) -> Any:
+        # Exceptions are copied by calling their class with the message alone, which would fail in
+        # process pools for those that carry more.
+        return _revive, (type(self), self.args, self.__dict__)
 
 
 class ConfigError(SkedulrError):
@@ -109,6 +115,13 @@ class TaskTimeout(BaseException):
 
 class TaskCancelled(BaseException):
     """Raised inside a handler whose task was cancelled, or whose claim was lost."""
+
+
+def _revive(kind: type[SkedulrError], args: tuple[Any, ...], fields: dict[str, Any]) -> Any:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

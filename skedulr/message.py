@@ -1,7 +1,7 @@
-"""What is stored of a task: the envelope it was submitted in, and the journal that grows behind it.
+"""What is stored of a task: the envelope it was submitted in, and the journal behind it.
 
-An envelope is the msgpack array ``[version, name, [args, kwargs], extras]``; ``extras`` is None or a
-map of the run-side options that were given for this call alone. Redis appends to it, without ever
+An envelope is the msgpack array ``[version, name, [args, kwargs], extras]``; ``extras`` is None or
+a map of the run-side options that were given for this call alone. Redis appends to it, without ever
 decoding it: first the time of the submit, then, for each attempt that ended, an entry and its time.
 All of it together is the journal; a finished task's journal is its record.
 
@@ -127,10 +127,12 @@ def read_call(body: bytes, *, fresh: bool) -> tuple[str, list[Any], dict[str, An
 def read_journal(body: bytes) -> Journal:
     """The whole journal of a task. Raises PayloadError for what this version can not read."""
     values = payload.decode_stream(body)
-    name, args, kwargs, extras = _parts(values[0])
-    entries = [
-        Entry(*values[i], at_ms=values[i + 1]) for i in range(2, len(values) - 1, 2)
-    ]
+    name, args, kwargs, extras = _parts(values[0] if values else None)
+    try:
+        # What a later release writes behind the five fields is not for this one.
+        entries = [Entry(*values[i][:5], values[i + 1]) for i in range(2, len(values) - 1, 2)]
+    except TypeError as error:
+        raise PayloadError(f"not a journal of Skedulr: {error}") from None
     return Journal(name, args, kwargs, extras, values[1] if len(values) > 1 else 0, entries)
 
 
