@@ -82,16 +82,19 @@ class _Process:
             with self._guard:
                 known = self._committers.get(pool)
                 if known is None:
-                    known = self._committers[pool] = Committer(
-                        store=store,
-                        wire=Wire(
-                            self._config.url, name=f"{self._name}:submit",
-                            timeout_s=self._config.submit_timeout_s,
-                        ),
-                        timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
-                        announce=partial(_announce, self._space.pools, pool),
-                    )
+                    known = self._committers[pool] = self._new_committer(pool)
         return known
+
+    def _new_committer(self, pool: str) -> Committer:
+        return Committer(
+            store=Store(PoolKeys(self._config.namespace, pool)),
+            wire=Wire(
+                self._config.url, name=f"{self._name}:submit",
+                timeout_s=self._config.submit_timeout_s,
+            ),
+            timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
+            announce=partial(_announce, self._space.pools, pool),
+        )
 
     def close(self) -> None:
         """Let the threads end and close the connections."""
