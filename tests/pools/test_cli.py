@@ -64,7 +64,8 @@ def test_a_session_at_the_terminal(start: Callable[..., Node]) -> None:
     assert "told to stop" in command(node, "cancel", id).stdout
     assert command(node, "result", id, "--timeout", "10").returncode == 3
 
-    assert "default=4" in command(node, "nodes").stdout
+    # The first record is written while the child boots.
+    wait_until(lambda: "default=4" in command(node, "nodes").stdout, what="its workers are told")
     pools = json.loads(command(node, "pools", "--json").stdout)["items"]
     assert [(pool["name"], pool["succeeded"]) for pool in pools] == [("default", 1)]
 
