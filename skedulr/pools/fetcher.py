@@ -135,7 +135,7 @@ class Fetcher:
                 # The alarm brought work meanwhile and nobody is free here: let another have it.
                 self._sleeper.call("RPUSH", keys.wake, "1")
             return True
-        return bool(self._sleeper.call("EXISTS", keys.ready, keys.delayed))
+        return bool(self._sleeper.call("EXISTS", keys.ready, keys.delayed, keys.suspects))
 
     # The next due time
 
