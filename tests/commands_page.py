@@ -48,7 +48,8 @@ skedulr-master --pools cpu=4x2,default=2..32 --redis redis://10.0.0.5/0 shop.tas
 
 Every setting has one spelling in three places: `--hang-timeout 90`, `SKEDULR_HANG_TIMEOUT=90`, and
 `hang_timeout = 90` in `[tool.skedulr]` of pyproject.toml or `[skedulr]` of setup.cfg. The first of
-these that has a value wins; `skedulr.configure()` in code comes behind the flags. `skedulr config` shows what is in force and where it came from.
+these that has a value wins; `skedulr.configure()` in code comes behind the flags. `skedulr config`
+shows what is in force and where it came from.
 """
 
 
