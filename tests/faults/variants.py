@@ -1,0 +1,135 @@
+"""Skedulr, broken on purpose: one guarantee taken out at a time, for the suite to catch.
+
+    python variants.py NAME MASTER-ARGUMENTS      a master, and its children, of that variant
+
+A variant replaces lines of Lua as they are read, or one method; production code knows nothing of
+it. A replacement that does not find its line is an error: a variant that breaks nothing would
+make the suite look blind.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+
+class Change(NamedTuple):
+    """In this Lua file ``old`` becomes ``new``."""
+
+    file: str
+    old: str
+    new: str
+
+
+LUA: dict[str, tuple[Change, ...]] = {
+    # Whoever asks holds the claim, whatever the token says.
+    "token_unchecked": (Change(
+        "includes/claim_text.lua",
+        "return text and string.sub(text, 1, #token + 1) == token .. ' '",
+        "return text and true",
+    ),),
+    # The owner is told that all is well, and its leases run out.
+    "lease_not_renewed": (Change(
+        "renew.lua",
+        "redis.call('ZADD', leases, unpack(held))",
+        "local _ = held",
+    ),),
+    # A repeated call is taken for a new one.
+    "numbers_ignored": (Change(
+        "includes/lane.lua",
+        "if last == number then return answer end",
+        "if last == number then return nil, stored[3] end",
+    ),),
+    # Leases that expired while Redis was away count as those of dead processes.
+    "no_grace": (Change(
+        "recover.lua",
+        "return now >= after or after - now > lease",
+        "return true",
+    ),),
+    # Promotion by reading what is due and moving it afterwards: see _promote_in_two_steps.
+    "promote_not_atomic": (Change(
+        "includes/promote_due.lua",
+        "if count == 0 then return 0 end",
+        "if true then return 0 end",
+    ),),
+}
+
+
+@contextmanager
+def broken(name: str | None) -> Iterator[None]:
+    """Skedulr as this variant inside of the block, in this process; None: as it is."""
+    from skedulr import redis_scripts, store
+
+    if name is None:
+        yield
+        return
+    read, claim = redis_scripts._read, store.Store.claim
+    redis_scripts._read = _reader(read, LUA[name])
+    if name == "promote_not_atomic":
+        store.Store.claim = _promote_in_two_steps(claim)  # type: ignore[method-assign]
+    _forget_scripts()
+    try:
+        for change in LUA[name]:
+            redis_scripts._read(change.file)
+        yield
+    finally:
+        redis_scripts._read, store.Store.claim = read, claim  # type: ignore[method-assign]
+        _forget_scripts()
+
+
+def _reader(read: Callable[[str], str], changes: tuple[Change, ...]) -> Callable[[str], str]:
+    def changed(path: str) -> str:
+        text = read(path)
+        for file, old, new in changes:
+            if path == file:
+                if text.count(old) != 1:
+                    raise ValueError(f"{file} has no line {old!r} (any more): mend the variant")
+                text = text.replace(old, new)
+        return text
+
+    return changed
+
+
+def _forget_scripts() -> None:
+    from skedulr import redis_scripts, store
+
+    redis_scripts.script.cache_clear()
+    store._scripts.clear()
+
+
+def _promote_in_two_steps(claim: Callable[..., Any]) -> Callable[..., Any]:
+    def claim_after_moving(self: Any, lane: Any, *args: Any) -> Any:
+        import gevent
+
+        wire, keys = lane.wire, self.keys
+        seconds, microseconds = wire.call("TIME")
+        now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+        due = wire.call("ZRANGEBYSCORE", keys.delayed, "-inf", now_ms)
+        if due:
+            # What comes between the two steps once in a while comes here every time: the process
+            # of the second slot moves them when that of the first has claimed them already.
+            slot = int(lane.owner.split(".")[1])
+            gevent.sleep(0.1 + 0.15 * slot)
+        for uid in due:
+            wire.call("ZREM", keys.delayed, uid)
+            wire.call("ZADD", keys.ready, now_ms, uid)
+        return claim(self, lane, *args)
+
+    return claim_after_moving
+
+
+def main() -> int:
+    """What ``skedulr-master`` does, as a variant."""
+    from gevent import monkey
+
+    monkey.patch_all()
+    from skedulr.launch import run
+
+    with broken(sys.argv[1]):
+        return run(sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
