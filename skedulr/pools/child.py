@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import importlib
 import logging
 import os
@@ -19,6 +20,7 @@ import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import gevent
 from gevent import _hub_local
@@ -72,12 +74,21 @@ def leave_parent_behind() -> None:
 
     A forked gevent process otherwise goes on running copies of its parent's greenlets. The
     inherited loop is destroyed and forgotten, and a new hub will be made at first use; destroying
-    the hub itself would run the copies once more.
+    the hub itself would run the copies once more. So would collecting them (their ``finally``
+    blocks run then): the old hub is kept, and everything of before the fork is taken from the
+    collector, which leaves its pages shared with the master, too.
     """
-    get_hub().loop.destroy()
+    hub = get_hub()
+    _left_behind.append(hub)
+    hub.loop.destroy()
     _hub_local.set_hub(None)
     _hub_local.set_loop(None)
+    gc.freeze()
     random.seed()
+
+
+#: Hubs of the processes this one was forked from.
+_left_behind: list[Any] = []
 
 
 class Child:
@@ -236,6 +247,8 @@ class Child:
         self.executor.close()
         self.fetcher.stop()
         self._give_back(self.executor.take_all_pending())
+        self.log.info("pool %s: draining, %d tasks run", self.spec.pool.name,
+                      len(self.executor.running))
         say_at = time.monotonic() + FIRST_SAY_S
         while self.executor.running and time.monotonic() < deadline and self._status == DRAINED:
             gevent.sleep(0.02)

@@ -36,8 +36,14 @@ def to_children_last(node: Node, number: int) -> None:
             os.kill(pid, number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
-@pytest.mark.parametrize("send", [to_master, to_group, to_children_first, to_children_last])
+@pytest.mark.parametrize(
+    ("send", "number"),
+    [
+        (to_master, signal.SIGTERM), (to_master, signal.SIGINT),
+        (to_group, signal.SIGTERM), (to_group, signal.SIGINT),
+        (to_children_first, signal.SIGTERM), (to_children_last, signal.SIGTERM),
+    ],
+)
 def test_running_tasks_end_first_and_waiting_ones_stay_whoever_gets_the_signal(
     start: Start, send: Callable[[Node, int], None], number: int
 ) -> None:
@@ -46,7 +52,7 @@ def test_running_tasks_end_first_and_waiting_ones_stay_whoever_gets_the_signal(
     node.effects.wait("began", count=2)
     waiting = node.submit("quick")
     send(node, number)
-    node.wait_log("draining")
+    node.wait_log("pool default: draining")
     (node.folder / "open").touch()
     assert node.wait() == 0
     assert [node.task(uid)["state"] for uid in running] == ["succeeded"] * 2
@@ -99,7 +105,7 @@ def test_nothing_is_claimed_once_it_drains(start: Start) -> None:
     node.effects.wait("began", first)
     later = [node.submit("quick") for _ in range(20)]
     node.signal(signal.SIGTERM)
-    node.wait_log("draining")
+    node.wait_log("pool default: draining")
     (node.folder / "open").touch()
     assert node.wait() == 0
     assert [node.task(uid)["state"] for uid in later] == ["queued"] * 20
@@ -121,7 +127,8 @@ def test_a_child_that_gets_term_by_itself_drains_and_is_replaced(start: Start) -
     node.effects.wait("began", uid)
     first = node.child()
     os.kill(first, signal.SIGTERM)
-    wait_until(lambda: node.task(uid)["state"] == "running", "it goes on")
+    node.wait_log("pool default: draining")
+    assert node.task(uid)["state"] == "running"
     (node.folder / "open").touch()
     node.wait_ready(2)
     assert node.child() != first

@@ -1,0 +1,174 @@
+"""What a forked child has of its master: nothing that could bite."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from harness import WORK, Node, gone, wait_until
+from servers import Server, free_port
+
+pytestmark = pytest.mark.server
+
+Start = Callable[..., Node]
+
+#: A task that looks at its own process.
+LOOKING = WORK + '''
+
+@task(name="look")
+def look():
+    import gc
+    import random
+    import socket
+    import subprocess
+    import threading
+
+    from gevent.hub import get_hub
+    from greenlet import greenlet
+
+    ends = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            ends[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            pass
+    names = []
+    for one in gc.get_objects():
+        if isinstance(one, greenlet) and not one.dead and one.parent is get_hub():
+            run = getattr(one, "_run", None)
+            names.append(getattr(run, "__qualname__", type(one).__name__))
+    return {
+        "pid": os.getpid(),
+        "ends": ends,
+        "greenlets": names,
+        "random": [random.random(), os.urandom(4).hex()],
+        "address": socket.getaddrinfo("localhost", 80)[0][4][0],
+        "said": subprocess.run(["echo", "hello"], capture_output=True, text=True).stdout,
+        "threads": len(os.listdir("/proc/self/task")),
+    }
+'''
+
+
+def look(node: Node, pool: str = "default") -> dict[str, Any]:
+    uid = node.submit("look", pool=pool)
+    found: dict[str, Any] = node.wait_state(uid, "succeeded", pool)["result"]
+    return found
+
+
+def inodes(pid: int, kind: str) -> set[str]:
+    """What the descriptors of a process lead to, of one kind."""
+    found = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            to = os.readlink(entry)
+        except OSError:
+            continue
+        if to.startswith(kind):
+            found.add(to)
+    return found
+
+
+def test_a_child_holds_no_socket_of_its_master_and_no_listening_one(start: Start) -> None:
+    node = start("--ui", f"127.0.0.1:{free_port()}", pools="default=2,other=2", ready=2)
+    masters = inodes(node.pid, "socket:")
+    assert masters, "the UI's at least"
+    first, second = node.children()
+    wait_until(lambda: len(inodes(second, "socket:")) >= 4, "it is connected")
+    assert not masters & inodes(first, "socket:")
+    assert not masters & inodes(second, "socket:")
+    assert not inodes(first, "socket:") & inodes(second, "socket:")
+    for pid in (first, second):
+        assert not [one for one in psutil.Process(pid).net_connections() if one.status == "LISTEN"]
+
+
+def test_a_child_shares_no_pipe_or_loop_with_its_master_or_siblings(start: Start) -> None:
+    node = start(pools="default=2,other=2", ready=2)
+    first, second = node.children()
+    assert not inodes(first, "pipe:") & inodes(second, "pipe:")
+    assert not inodes(node.pid, "pipe:") & (inodes(first, "pipe:") | inodes(second, "pipe:"))
+    for pid in (first, second):
+        # Each loop has one; an inherited one would still be registered with the master's.
+        assert len(list(fds(pid, "anon_inode:[eventpoll]"))) <= 1
+        assert len(list(fds(pid, "/memfd:skedulr-stack"))) == 1
+
+
+def fds(pid: int, target: str) -> list[str]:
+    return [
+        entry.name for entry in Path(f"/proc/{pid}/fd").iterdir()
+        if os.readlink(entry).startswith(target)
+    ]
+
+
+def test_a_child_answers_no_request_of_the_ui(start: Start) -> None:
+    port = free_port()
+    node = start("--ui", f"127.0.0.1:{port}")
+    uid = node.submit("burn", 2)
+    node.effects.wait("began", uid)
+    # The only child computes: had it the socket, some of these would hang with it.
+    for _ in range(20):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/stats", timeout=5) as reply:
+            assert json.load(reply)["pools"]
+    assert node.task(uid)["state"] == "running"
+
+
+def test_no_greenlet_of_the_master_runs_in_a_child(start: Start) -> None:
+    node = start("--ui", f"127.0.0.1:{free_port()}", work=LOOKING)
+    # Also in one that is forked later, from a master full of greenlets.
+    os.kill(node.child(), 9)
+    node.wait_ready(2)
+    # What was inherited lies still for ever, below a hub that is no more.
+    seen = set(look(node)["greenlets"])
+    assert not {name for name in seen if name.startswith(("Master.", "Sizes.", "WSGIServer"))}
+    assert seen & {"Fetcher._run"}, "and it can see its own"
+
+
+def test_each_child_draws_other_random_numbers(start: Start) -> None:
+    node = start(work=LOOKING, pools="default=1,other=1", ready=2)
+    drawn = [look(node)["random"], look(node, "other")["random"]]
+    os.kill(node.children()[0], 9)
+    node.wait_ready(3)
+    drawn += [look(node)["random"], look(node, "other")["random"]]
+    assert len({one[0] for one in drawn}) == 4
+    assert len({one[1] for one in drawn}) == 4
+
+
+def test_a_child_resolves_names_and_starts_processes_at_once(start: Start) -> None:
+    node = start(work=LOOKING)
+    for count in range(2, 5):
+        seen = look(node)
+        assert seen["said"] == "hello\n"
+        assert seen["address"] in ("127.0.0.1", "::1")
+        os.kill(node.child(), 9)
+        node.wait_ready(count)
+
+
+def test_a_child_has_six_connections_at_most_each_with_its_name(
+    start: Start, one_server: Server
+) -> None:
+    node = start(pools="default=8", work=LOOKING)
+    uids = [node.submit("look") for _ in range(40)]
+    for uid in uids:
+        node.wait_state(uid, "succeeded")
+    client = one_server.client
+    names = [
+        one["name"] for one in client.client_list() if one["name"].startswith("skedulr:")
+    ]
+    mine = [name for name in names if name.split(":")[2] == "default"]
+    assert 1 <= len(mine) <= 6, mine
+    assert all(len(name.split(":")) == 4 for name in mine), mine
+
+
+def test_the_masters_death_is_noticed_though_another_process_adopts_the_child(
+    start: Start,
+) -> None:
+    node = start()
+    child = node.child()
+    node.signal(9)
+    node.wait()
+    wait_until(lambda: gone(child), "it is gone")
