@@ -130,7 +130,9 @@ def read_journal(body: bytes) -> Journal:
     name, args, kwargs, extras = _parts(values[0] if values else None)
     try:
         # What a later release writes behind the five fields is not for this one.
-        entries = [Entry(*values[i][:5], values[i + 1]) for i in range(2, len(values) - 1, 2)]
+        entries = [
+            Entry(*[*values[i][:5], values[i + 1]]) for i in range(2, len(values) - 1, 2)
+        ]
     except TypeError as error:
         raise PayloadError(f"not a journal of Skedulr: {error}") from None
     return Journal(name, args, kwargs, extras, values[1] if len(values) > 1 else 0, entries)
