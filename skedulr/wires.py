@@ -48,7 +48,9 @@ class Wires:
                 wire.timeout_s = max(_SHORTEST_S, allowed_s)
             if not wire.connected:
                 wire.connect()
-                wire.timeout_s = max(_SHORTEST_S, deadline - time.monotonic())
+                left_s = deadline - time.monotonic()
+                if left_s < 0.9 * allowed_s:
+                    wire.timeout_s = max(_SHORTEST_S, left_s)
             yield wire
         finally:
             wire.timeout_s = self._timeout_s
