@@ -6,20 +6,23 @@ may not be in JSON is shown as text (``plain``); errors become ``{"error": {"cod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import bottle
 
-from .. import options
 from ..keys import split_id
-from ..tasks import Call, Task, check_task_name
+from ..lists import Selection
+from .operations import ACTIONS, Record
 from .plain import dump
 from .problems import Problem
 from .requests import OVERHEAD_BYTES, number, only, read_json
+from .site import Site
+from .static import serve
 
-if TYPE_CHECKING:
-    from .app import Site
-
+SELECTION = ("pool", "state", "name", "query")
+#: A purge that ends within this time is answered with the pool as it is then, seconds.
+PURGE_WAIT_S = 5.0
 LIST_PARAMETERS = ("state", "pool", "name", "query", "limit", "cursor")
 
 
@@ -27,7 +30,7 @@ class Api:
     """The routes below ``/api``."""
 
     def __init__(self, site: Site) -> None:
-        self.site, self.client = site, site.client
+        self.site = site
 
     def install(self, app: bottle.Bottle) -> None:
         """Add the routes."""
@@ -37,7 +40,20 @@ class Api:
         app.route("/api/tasks", "GET", self.tasks)
         app.route("/api/tasks", "POST", self.submit)
         app.route("/api/tasks/<pool>/<uid>", "GET", self.task)
-        app.route("/api/tasks/<pool>/<uid>/cancel", "POST", self.cancel)
+        for action in ACTIONS:
+            # One task, and all that a selection names.
+            app.route(f"/api/tasks/<pool>/<uid>/{action}", "POST", self._on_one(action))
+            app.route(f"/api/tasks/{action}", "POST", self._on_all(action))
+        app.route("/api/operations", "GET", self.operations)
+        app.route("/api/operations/<id>", "GET", self.operation)
+        app.route("/api/pools/<pool>/pause", "POST", lambda pool: self.pause(pool, True))
+        app.route("/api/pools/<pool>/resume", "POST", lambda pool: self.pause(pool, False))
+        app.route("/api/pools/<pool>/purge", "POST", self.purge)
+        app.route("/api/pause", "POST", lambda: self.pause(None, True))
+        app.route("/api/resume", "POST", lambda: self.pause(None, False))
+        app.route("/api/history", "GET", self.history)
+        app.route("/api/events", "GET", self.events)
+        app.route("/api/openapi.json", "GET", lambda: serve("openapi.json"))
 
     # Looking
 
@@ -57,14 +73,36 @@ class Api:
         """Tasks by state, pool, name and text; newest first, by pages."""
         query = query_of()
         only(query, LIST_PARAMETERS, "this list")
-        return answer(self.client.page(
-            state=query.get("state") or None, pool=query.get("pool") or "default",
-            limit=number(query, "limit", 50, 1, 500), cursor=query.get("cursor") or None,
-        ))
+        selection = Selection(**{name: query.get(name) or None for name in SELECTION})
+        limit = number(query, "limit", 50, 1, 500)
+        page = self.site.page(selection, limit, query.get("cursor") or None)
+        return answer(listed(page.items, page.cursor))
 
     def task(self, pool: str, uid: str) -> bottle.HTTPResponse:
         """All that is known of one task."""
-        return answer(self.client.get(f"{pool}/{uid}"))
+        return answer(self.site.client.get(f"{pool}/{uid}"))
+
+    def history(self) -> bottle.HTTPResponse:
+        """Rates and durations over an hour or a day, of one pool or all."""
+        query = query_of()
+        only(query, ("span", "pool"), "this list")
+        return answer(self.site.history(query.get("span") or "60m", query.get("pool") or None))
+
+    def operations(self) -> bottle.HTTPResponse:
+        """Changes of many tasks, newest first."""
+        return answer(listed([_operation(one) for one in self.site.operations.newest()]))
+
+    def operation(self, id: str) -> bottle.HTTPResponse:
+        """How far one of them is."""
+        return answer(_operation(self.site.operations.get(id)))
+
+    def events(self) -> Any:
+        """The counts whenever they change, as server-sent events, for as long as one listens."""
+        response = bottle.response
+        response.content_type = "text/event-stream; charset=UTF-8"
+        # nginx would hold the events back until its buffer is full.
+        response.set_header("X-Accel-Buffering", "no")
+        return self.site.feed.listen()
 
     # Changing
 
@@ -73,41 +111,51 @@ class Api:
         given = self._given("name", "args", "kwargs", "options")
         handle = self.site.submit(given)
         self.site.audit("submit", handle.id)
-        task = self.client.get(handle.id)
         place = f"{self.site.base()}/api/tasks/{handle.id}"
-        return answer(task, 201, Location=place)
+        return answer(self.site.client.get(handle.id), 201, Location=place)
 
-    def cancel(self, pool: str, uid: str) -> bottle.HTTPResponse:
-        """Cancel a task, or tell a running one to stop; 409 once it had ended."""
+    def _on_one(self, action: str) -> Callable[[str, str], bottle.HTTPResponse]:
+        def act(pool: str, uid: str) -> bottle.HTTPResponse:
+            self._given()
+            id = "/".join(split_id(f"{pool}/{uid}"))
+            task = self.site.client.get(id)
+            if not self.site.operations.act(action, [task]):
+                state = self.site.client.state(id)
+                text = f"task {id} is {state}: it can not be {_PAST[action]}"
+                raise Problem(409, "wrong_state", text)
+            self.site.audit(action, id)
+            return answer(task if action == "remove" else self.site.client.get(id))
+
+        return act
+
+    def _on_all(self, action: str) -> Callable[[], bottle.HTTPResponse]:
+        def act() -> bottle.HTTPResponse:
+            selection = Selection(**texts(self._given(*SELECTION)))
+            return answer(_operation(self.site.start(action, selection)), 202)
+
+        return act
+
+    def pause(self, pool: str | None, paused: bool) -> bottle.HTTPResponse:
+        """Pause or resume a pool, or all; the pool, or all of them, as it is then."""
         self._given()
-        id = "/".join(split_id(f"{pool}/{uid}"))
-        if not self.client.cancel(id):
-            raise Problem(409, "already_ended", f"task {id} had ended already")
-        self.site.audit("cancel", id)
-        return answer(self.client.get(id))
+        self.site.pause(pool, paused)
+        pools = self.site.overview().pools
+        return answer(listed(pools) if pool is None else self.site.pool(pool))
+
+    def purge(self, pool: str) -> bottle.HTTPResponse:
+        """Remove what has not started, or what is in a state; 202 where that takes long."""
+        given = texts(self._given("state", "name"))
+        record = self.site.purge(pool, given.get("state"), given.get("name"))
+        record = self.site.operations.wait(record["id"], PURGE_WAIT_S)
+        if record["state"] == "running":
+            return answer(_operation(record), 202)
+        return answer(self.site.pool(pool))
 
     def _given(self, *names: str) -> dict[str, Any]:
-        limit = self.client.config.payload_limit + OVERHEAD_BYTES
+        limit = self.site.client.config.payload_limit + OVERHEAD_BYTES
         given = read_json(bottle.request.environ, limit)
         only(given, names, "this action")
         return given
-
-
-def call_of(given: dict[str, Any]) -> Call[Any]:
-    """The call that a submit's JSON describes; 400 for what describes none."""
-    if not isinstance(given.get("name"), str):
-        raise Problem(400, "bad_request", 'a submit needs "name": the name of a task')
-    args, kwargs, own = given.get("args", []), given.get("kwargs", {}), given.get("options", {})
-    wanted = (("args", args, list), ("kwargs", kwargs, dict), ("options", own, dict))
-    for name, value, kind in wanted:
-        if not isinstance(value, kind):
-            form = "[...]" if kind is list else "{...}"
-            raise Problem(400, "bad_request", f'"{name}" is to be {form}')
-    task: Task[..., Any] = Task(
-        app=cast(Any, None), name=check_task_name(given["name"]), function=None, defaults={},
-        own=options.check(own),
-    )
-    return Call(task, tuple(args), kwargs)
 
 
 def answer(value: Any, status: int = 200, **headers: str) -> bottle.HTTPResponse:
@@ -115,6 +163,22 @@ def answer(value: Any, status: int = 200, **headers: str) -> bottle.HTTPResponse
     return bottle.HTTPResponse(
         dump(value), status, {"Content-Type": "application/json", **headers}
     )
+
+
+def texts(given: dict[str, Any]) -> dict[str, str]:
+    """Fields that are to be texts; null is the same as left out."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise Problem(400, "bad_request", f'"{name}" is to be a text')
+    return {name: value for name, value in given.items() if value}
+
+
+def _operation(record: Record) -> dict[str, Any]:
+    """What of an operation is shown: not where it goes on."""
+    return {name: record[name] for name in record if name not in ("states", "cursor")}
+
+
+_PAST = {"cancel": "cancelled", "resubmit": "resubmitted", "remove": "removed"}
 
 
 def listed(items: list[Any], cursor: str | None = None) -> dict[str, Any]:

@@ -12,22 +12,19 @@ leaves through one place that adds the headers.
 from __future__ import annotations
 
 import logging
-import os
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import bottle
 
 from ..client import Client
-from ..counts import Overview
 from ..errors import SkedulrError, StorageUnavailable
-from ..handles import Handle
-from ..wire import Wire
-from .api import Api, answer, call_of, error_answer
+from .api import Api, answer, error_answer
+from .forms import Forms
 from .pages import Pages
 from .problems import Problem, problem_of
 from .security import HEADERS, OPEN_PATHS, Caller, Credentials, Guard, wants_page
+from .site import BASE, CALLER, Site
 
 log = logging.getLogger("skedulr.ui")
 
@@ -35,70 +32,8 @@ Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 Wsgi = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-#: Where a request's own things are kept in its environ.
-BASE, CALLER = "skedulr.base", "skedulr.caller"
-
-
-class Site:
-    """What all handlers share: the client, who asks, where the UI is mounted."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self._key: bytes | None = None
-        self._key_guard = threading.Lock()
-
-    def overview(self) -> Overview:
-        """Pools and nodes in numbers."""
-        return self.client.overview()
-
-    def stats(self) -> dict[str, Any]:
-        """The form DESIGN calls "stats"."""
-        return {**self.overview().stats(), "names": []}
-
-    def submit(self, given: dict[str, Any]) -> Handle[Any]:
-        """Queue what a submit's JSON describes."""
-        return self.client.submit(call_of(given))
-
-    def audit(self, what: str, target: str) -> None:
-        """Note a change: who did what to what."""
-        caller = self.caller()
-        log.info("%s %s by %s", what, target, caller.name or "anybody")
-
-    def base(self) -> str:
-        """The path this UI is mounted at, as the browser sees it; '' at the root."""
-        return str(bottle.request.environ[BASE])
-
-    def caller(self) -> Caller:
-        """Who sent the request at hand."""
-        caller: Caller = bottle.request.environ[CALLER]
-        return caller
-
-    def key(self) -> bytes:
-        """A secret that all masters of the namespace share; made by the first one.
-
-        Where Redis does not answer, one of this process for the time being: pages still open.
-        """
-        with self._key_guard:
-            if self._key is None:
-                try:
-                    self._key = self.client.ask(self._shared_key)
-                except StorageUnavailable:
-                    return _SPARE_KEY
-            return self._key
-
-
-    def _shared_key(self, wire: Wire) -> bytes:
-        place = self.client.space.ui
-        wire.call("HSETNX", place, "secret", os.urandom(32).hex())
-        key: bytes = wire.call("HGET", place, "secret")
-        return key
-
-
-_SPARE_KEY = os.urandom(32)
-
-
 def make_app(
-    client: Client, *, prefix: str = "",
+    client: Client | Callable[[], Client], *, prefix: str = "",
     auth: Iterable[Any] | Callable[[Environ], bool] | None = None,
     read_only: bool = False, hosts: Iterable[str] | None = (), loopback: bool = True,
 ) -> Wsgi:
@@ -116,6 +51,7 @@ def make_app(
     pages = Pages(site, guard)
     Api(site).install(routes)
     pages.install(routes)
+    Forms(site, guard, pages).install(routes)
     routes.default_error_handler = lambda error: _refused(pages, _bottle_problem(error))
     return _Front(site, guard, pages, routes, prefix)
 
@@ -154,9 +90,10 @@ class _Front:
             return self._refuse(environ, start, Problem(500, "internal", "see the master's log"))
 
     def _admit(self, environ: Environ) -> None:
-        method = environ["REQUEST_METHOD"]
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         self._guard.check_host(environ)
-        path = environ["PATH_INFO"]
+        if method == "POST":
+            self._guard.check_origin(environ)
         caller = self._guard.caller(environ)
         if caller is None:
             if path.startswith("/static/") or path == "/login":

@@ -1,20 +1,64 @@
-"""Pages: what people see. Each is complete without JavaScript; with it, it stays up to date."""
+"""Pages: what people see. Each is complete without JavaScript; with it, it stays up to date.
+
+A page asks for what it shows panel by panel, and a panel that can not be had says so in its place:
+one that fails never takes the page with it. Changes are in ``forms.py``.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import bottle
 
+from .. import __version__
+from ..errors import SkedulrError
+from ..lists import Selection
+from . import redisview, shown, static
+from .plain import pretty
 from .problems import Problem
+from .requests import only
+from .samples import dead_groups
 from .security import Guard
 
 if TYPE_CHECKING:
-    from .app import Site
+    from .site import Site
 
-_HERE = Path(__file__).parent
-TEMPLATES, STATIC = _HERE / "templates", _HERE / "static"
+log = logging.getLogger("skedulr.ui")
+
+TEMPLATES = Path(__file__).parent / "templates"
+#: Tasks on a page of the list.
+ROWS = 50
+FILTERS = ("state", "pool", "name", "query")
+STATES = (
+    "running", "queued", "scheduled", "waiting", "succeeded", "dead", "cancelled", "skipped",
+    "expired",
+)
+#: The key that goes to a page after "g", its path, its name.
+NAVIGATION = (
+    ("o", "/", "Overview"), ("t", "/tasks", "Tasks"), ("d", "/dead", "Dead"),
+    ("n", "/nodes", "Nodes"), ("s", "/submit", "Submit"), ("r", "/redis", "Redis"),
+    ("c", "/changes", "Changes"),
+)
+NOTE = "skedulr_note"
+
+
+class Panel:
+    """Something a page shows, or why it can not be had."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.value: Any = None
+        self.trouble: str | None = None
+        try:
+            self.value = make()
+        except SkedulrError as error:
+            self.trouble = str(error)
+        except Exception:
+            log.exception("a panel can not be shown")
+            self.trouble = "this part can not be shown: see the log of the master"
 
 
 class Pages:
@@ -27,23 +71,161 @@ class Pages:
     def install(self, app: bottle.Bottle) -> None:
         """Add the routes."""
         app.route("/", "GET", self.overview)
+        app.route("/tasks", "GET", self.tasks)
+        app.route("/tasks/<pool>/<uid>", "GET", self.task)
+        app.route("/dead", "GET", self.dead)
+        app.route("/nodes", "GET", self.nodes)
+        app.route("/submit", "GET", self.submit)
+        app.route("/redis", "GET", self.redis)
+        app.route("/changes", "GET", self.changes)
+        app.route("/operations/<id>", "GET", self.operation)
+        app.route("/login", "GET", self.login)
+        app.route("/static/<name:path>", "GET", static.serve)
+
+    # The pages
 
     def overview(self) -> str:
-        """All pools at a glance."""
-        return self.render("overview", title="Overview", overview=self.site.overview())
-
-    def refusal(self, problem: Problem) -> bottle.HTTPResponse:
-        """A problem as a page."""
-        return bottle.HTTPResponse(
-            self.render("problem", title="Not possible", problem=problem), problem.status,
-            {"Content-Type": "text/html; charset=UTF-8"},
+        """All pools at a glance, what fails, who runs it."""
+        return self.render(
+            "overview", "Overview",
+            stats=Panel(self.site.stats), nodes=Panel(lambda: self.site.overview().nodes),
+            changes=Panel(lambda: self.site.audit_log.newest(6)), sparks=Panel(self.site.sparks),
         )
 
-    def render(self, name: str, **values: Any) -> str:
-        """A page from its template; every value is escaped there."""
-        template = self._templates.get(name)
+    def tasks(self) -> str:
+        """The list of tasks; its filter is the address."""
+        query = _query()
+        only(query, (*FILTERS, "cursor"), "this page")
+        selection = _selection(query)
+        page = Panel(lambda: self.site.page(selection, ROWS, query.get("cursor") or None))
+        return self.render(
+            "tasks", "Tasks", page=page, filters=query, states=STATES,
+            names=Panel(self.site.names).value or [],
+        )
+
+    def task(self, pool: str, uid: str) -> str:
+        """Everything known of one task."""
+        id = f"{pool}/{uid}"
+        task = self.site.client.get(id)
+        attempts = Panel(lambda: self.site.attempts(pool, uid))
+        return self.render("task", f"{task.get('name') or id}", task=task, attempts=attempts)
+
+    def dead(self) -> str:
+        """The dead-letter queue, by task and error."""
+        query = _query()
+        only(query, ("pool",), "this page")
+        pool = query.get("pool") or None
+        Selection(pool=pool)  # refuses what is no pool's name
+
+        def groups() -> Any:
+            sampled = [one for one in self.site.dead_sample() if pool in (None, one.pool)]
+            return dead_groups(sampled, self.site.now_s())
+
+        return self.render("dead", "Dead", groups=Panel(groups), filters=query)
+
+    def nodes(self) -> str:
+        """Masters and their children, and what they run."""
+        running = Selection(state="running")
+        return self.render(
+            "nodes", "Nodes", nodes=Panel(lambda: self.site.overview().nodes),
+            running=Panel(lambda: self.site.page(running, 200, None).items),
+        )
+
+    def submit(self) -> str:
+        """A form for any task."""
+        query = _query()
+        only(query, ("name", "from"), "this page")
+        given: dict[str, Any] = {"name": query.get("name", "")}
+        if query.get("from"):
+            given = self.site.client.get(query["from"])
+        return self._submit(given, {}, None)
+
+    def submit_again(self, typed: dict[str, str], trouble: str) -> str:
+        """The form as it was sent, and why it could not be done."""
+        return self._submit({}, typed, trouble)
+
+    def _submit(self, given: dict[str, Any], typed: dict[str, str], trouble: str | None) -> str:
+        fields = {
+            "name": given.get("name") or "", "args": pretty(given.get("args") or []),
+            "kwargs": pretty(given.get("kwargs") or {}), "pool": given.get("pool") or "",
+            "tags": ", ".join(given.get("tags") or []), "key": given.get("key") or "", **typed,
+        }
+        return self.render(
+            "submit", "Submit", fields=fields, trouble=trouble,
+            names=Panel(self.site.names).value or [],
+        )
+
+    def redis(self) -> str:
+        """The server below it all."""
+        return self.render("redis", "Redis", view=Panel(self.site.redis), facts=redisview.facts)
+
+    def changes(self) -> str:
+        """Who changed what through this UI."""
+        return self.render("changes", "Changes", changes=Panel(
+            lambda: self.site.audit_log.newest(200)
+        ))
+
+    def operation(self, id: str) -> str:
+        """One operation on many tasks, and how far it is."""
+        return self.render("operation", "Operation", operation=self.site.operations.get(id))
+
+    def login(self) -> str:
+        """Asks for user and password."""
+        return self.render("login", "Log in", failed=False)
+
+    def refusal(self, problem: Problem) -> bottle.HTTPResponse:
+        """A problem as a page; where credentials are missing, the page that asks for them."""
+        if problem.status == 401 and self.guard.has_users:
+            text = self.render("login", "Log in", failed=False)
+        else:
+            text = self.render("problem", "Not possible", problem=problem)
+        return bottle.HTTPResponse(
+            text, problem.status, {"Content-Type": "text/html; charset=UTF-8"}
+        )
+
+    # How a page is made
+
+    def render(self, template_name: str, title: str, **values: Any) -> str:
+        """A page from its template, which escapes every value it is given."""
+        template = self._templates.get(template_name)
         if template is None:
-            template = bottle.SimpleTemplate(name=f"{name}.tpl", lookup=[str(TEMPLATES)])
-            self._templates[name] = template
-        text: str = template.render(base_path=self.site.base(), **values)
+            template = bottle.SimpleTemplate(
+                name=f"{template_name}.tpl", lookup=[str(TEMPLATES)]
+            )
+            self._templates[template_name] = template
+        base, caller = self.site.base(), self.site.caller()
+        known = caller.role != "nobody"
+        text: str = template.render(
+            title=title, root=base, path=bottle.request.environ["PATH_INFO"], caller=caller,
+            may_change=caller.may_change, s=shown, link=lambda *a, **q: shown.link(base, *a, **q),
+            asset=lambda name: static.address(base, name), version=__version__,
+            navigation=NAVIGATION if known else (), token=self.guard.form_token(caller),
+            here=_here(), note=self._take_note(), has_users=self.guard.has_users,
+            layout=Panel(self.site.frame).value if known else None, now=self.site.now_s(), **values,
+        )
         return text
+
+    def _take_note(self) -> str:
+        """What the change before this page came to; shown once."""
+        text: str = bottle.request.get_cookie(NOTE) or ""
+        if text:
+            bottle.response.set_header(
+                "Set-Cookie", f"{NOTE}=; Path={self.site.base() or '/'}; Max-Age=0; SameSite=Lax"
+            )
+        return shown.brief(bottle.urlunquote(text), 300)
+
+
+def _query() -> dict[str, str]:
+    return {name: bottle.request.query.getunicode(name, "") for name in bottle.request.query}
+
+
+def _selection(query: dict[str, str]) -> Selection:
+    return Selection(**{name: query.get(name) or None for name in FILTERS})
+
+
+def _here() -> str:
+    """Path and query of the page at hand, below the UI's place: where a form comes back to."""
+    environ = bottle.request.environ
+    path = quote(environ["PATH_INFO"].encode("latin-1"))
+    query = environ.get("QUERY_STRING", "")
+    return f"{path}?{query}" if query else path

@@ -27,22 +27,16 @@ def read_json(environ: Mapping[str, Any], limit: int) -> dict[str, Any]:
     return value
 
 
-def read_form(environ: Mapping[str, Any], limit: int = 262_144) -> dict[str, str]:
-    """The fields of a form, the last value of each; 400, 413, 415."""
+def read_form(environ: Mapping[str, Any], limit: int = 262_144) -> dict[str, list[str]]:
+    """The fields of a form, all values of each; 400, 413, 415."""
     _expect_type(environ, "application/x-www-form-urlencoded")
     body = read_body(environ, limit)
     try:
-        fields = parse_qs(
+        return parse_qs(
             body.decode("utf-8"), keep_blank_values=True, max_num_fields=1000, errors="strict"
         )
     except ValueError:
         raise Problem(400, "bad_form", "the form can not be read") from None
-    return {name: values[-1] for name, values in fields.items()}
-
-
-def is_form(environ: Mapping[str, Any]) -> bool:
-    """Whether the body is what a browser makes of a form."""
-    return _type_of(environ) == "application/x-www-form-urlencoded"
 
 
 def read_body(environ: Mapping[str, Any], limit: int) -> bytes:

@@ -158,6 +158,11 @@ class Guard:
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         self._key, self._wall_s = key, wall_s
 
+    @property
+    def has_users(self) -> bool:
+        """Whether people log in here, rather than at the host application or not at all."""
+        return isinstance(self.auth, Credentials)
+
     # Who
 
     def caller(self, environ: Environ) -> Caller | None:
@@ -210,6 +215,13 @@ class Guard:
 
     def check_change(self, environ: Environ, caller: Caller) -> None:
         """Whether this request may change something: same origin, and a role that may."""
+        self.check_origin(environ)
+        if not caller.may_change:
+            why = "this UI is read-only" if self.read_only else "a viewer can not change anything"
+            raise Problem(403, "read_only", why)
+
+    def check_origin(self, environ: Environ) -> None:
+        """403 for what another site's page sends. What says nothing of its origin is no page."""
         if environ.get("HTTP_SEC_FETCH_SITE", "same-origin") not in ("same-origin", "none"):
             raise Problem(403, "foreign_origin", "a change must come from this UI's own pages")
         origin = environ.get("HTTP_ORIGIN")
@@ -218,9 +230,6 @@ class Guard:
                 403, "foreign_origin",
                 f"a change must come from this UI's own pages, not from {origin[:100]!r}",
             )
-        if not caller.may_change:
-            why = "this UI is read-only" if self.read_only else "a viewer can not change anything"
-            raise Problem(403, "read_only", why)
 
     def _is_own(self, origin: str, host: str) -> bool:
         parts = urlsplit(origin)

@@ -1,12 +1,157 @@
 % rebase("layout.tpl")
-<table>
-<thead><tr><th>Pool<th>Workers<th>Queued<th>Scheduled<th>Running<th>Dead<th>Succeeded<th>Failed</tr></thead>
-<tbody>
-% for pool in overview.pools:
-<tr><td>{{pool["name"]}}<td>{{pool["workers"]}}<td>{{pool["queued"]}}<td>{{pool["scheduled"]}}<td>{{pool["running"]}}<td>{{pool["dead"]}}<td>{{pool["succeeded"]}}<td>{{pool["failed"]}}</tr>
+<div id="live" data-every="15">
+% include("operations_strip.tpl")
+% if stats.trouble:
+% include("trouble.tpl", trouble=stats.trouble)
+% else:
+% v = stats.value
+% busy = sum(child.get("busy") or 0 for node in (nodes.value or []) if not node["silent"] for child in node["children"])
+% workers = sum(pool["workers"] for pool in v["pools"])
+<h1 class="hidden">Overview</h1>
+<section class="totals" aria-label="Totals">
+  <div><b data-live="throughput" data-as="rate">{{s.rate(v["throughput"])}}</b><span>tasks/s</span></div>
+  <div><b data-live="queued">{{s.count(v["queued"])}}</b><span>queued</span></div>
+  <div><b data-live="running">{{s.count(v["running"])}}</b><span>running on {{s.count(workers)}} workers</span></div>
+  <div><b data-live="scheduled">{{s.count(v["scheduled"])}}</b><span>scheduled</span></div>
+% if v["waiting"]:
+  <div><b data-live="waiting">{{s.count(v["waiting"])}}</b><span>waiting</span></div>
 % end
-</tbody>
-</table>
-% if not overview.pools:
-<p>No pool was used yet: start <code>skedulr-master --pools default=10 MODULE</code> and submit a task.</p>
+  <div><b data-live="predicted_wait" data-as="duration">{{s.duration(v["predicted_wait"])}}</b><span>predicted wait</span></div>
+  <div class="{{'bad' if v['dead'] else ''}}"><a href="{{link('/dead')}}"><b data-live="dead">{{s.count(v["dead"])}}</b><span>dead</span></a></div>
+  <div><b data-live="succeeded">{{s.count(v["succeeded"])}}</b><span>succeeded since ever</span></div>
+</section>
+
+<section class="charts" id="charts" aria-label="Charts" hidden im-preserve="true">
+  <div class="chart-head">
+    <h2>Throughput and duration</h2>
+    <label>Pool <select id="chart-pool"><option value="">all</option>
+% for pool in v["pools"]:
+<option>{{pool["name"]}}</option>
 % end
+</select></label>
+    <span class="switch" role="group" aria-label="Span"><button type="button" data-span="60m" aria-pressed="true">60 min</button><button type="button" data-span="24h" aria-pressed="false">24 h</button></span>
+  </div>
+  <div class="pair"><figure><figcaption>Tasks ended, per second</figcaption><div class="plot" id="plot-rate"></div></figure>
+  <figure><figcaption>How long they ran</figcaption><div class="plot" id="plot-time"></div></figure></div>
+</section>
+
+<section>
+  <div class="head"><h2>Pools</h2>
+% if may_change and len(v["pools"]) > 1:
+    <form method="post" class="row" data-confirm="Pause or resume every pool?">
+      <input type="hidden" name="token" value="{{token}}"><input type="hidden" name="back" value="{{here}}">
+      <button class="quiet" formaction="{{link('/do/pools/pause')}}">Pause all</button><button class="quiet" formaction="{{link('/do/pools/resume')}}">Resume all</button>
+    </form>
+% end
+  </div>
+% if not v["pools"]:
+  <div class="empty"><p><b>No pool has been used yet.</b></p><p>Start one: <code>skedulr-master --pools default=10 yourmodule</code>, then submit a task.</p></div>
+% else:
+  <div class="scroll">
+  <table class="pools">
+  <thead><tr><th>Pool<th class="n">Tasks/s<th class="wide">Last hour<th class="n">Queued<th class="n">Oldest<th class="n">Running<th class="n">Workers<th class="n">Wait<th class="n">Scheduled<th class="n">Dead<th class="n">Succeeded<th class="n">Failed<th><span class="hidden">Actions</span></tr></thead>
+  <tbody>
+% for pool in v["pools"]:
+% name = pool["name"]
+% mark = "pools." + name + "."
+  <tr id="pool-{{name}}">
+    <th scope="row"><a href="{{link('/tasks', pool=name)}}">{{name}}</a>
+      <span class="state paused" data-show="{{mark}}paused"{{!'' if pool["paused"] else ' hidden'}}>paused</span>
+% if pool["unserved"]:
+      <span class="state warn" title="No live node serves this pool: its tasks wait">unserved</span>
+% end
+% if pool["manual"]:
+      <span class="state" title="The number of workers was set by hand">manual</span>
+% end
+    <td class="n" data-live="{{mark}}throughput" data-as="rate">{{s.rate(pool["throughput"])}}
+    <td class="wide">{{!s.sparkline((sparks.value or {}).get(name, []))}}
+    <td class="n"><a href="{{link('/tasks', pool=name, state='queued')}}" data-live="{{mark}}queued">{{s.count(pool["queued"])}}</a>
+    <td class="n" data-live="{{mark}}oldest_age" data-as="duration">{{s.duration(pool["oldest_age"])}}
+    <td class="n"><a href="{{link('/tasks', pool=name, state='running')}}" data-live="{{mark}}running">{{s.count(pool["running"])}}</a>
+    <td class="n"><span data-live="{{mark}}workers">{{s.count(pool["workers"])}}</span>
+% if pool["min"] != pool["max"]:
+      <small>{{pool["min"]}}..{{pool["max"]}}</small>
+% end
+      <meter min="0" max="{{max(1, pool['workers'])}}" value="{{min(pool['running'], max(1, pool['workers']))}}" data-meter="{{mark}}running" title="running of workers">{{pool["running"]}} of {{pool["workers"]}}</meter>
+    <td class="n" data-live="{{mark}}predicted_wait" data-as="duration">{{s.duration(pool["predicted_wait"])}}
+    <td class="n"><a href="{{link('/tasks', pool=name, state='scheduled')}}" data-live="{{mark}}scheduled">{{s.count(pool["scheduled"])}}</a>
+    <td class="n {{'bad' if pool['dead'] else ''}}"><a href="{{link('/dead', pool=name)}}" data-live="{{mark}}dead">{{s.count(pool["dead"])}}</a>
+    <td class="n" data-live="{{mark}}succeeded">{{s.count(pool["succeeded"])}}
+    <td class="n" data-live="{{mark}}failed">{{s.count(pool["failed"])}}
+    <td class="actions">
+% if may_change:
+      <form method="post" class="row">
+        <input type="hidden" name="token" value="{{token}}"><input type="hidden" name="back" value="{{here}}">
+% if pool["paused"]:
+        <button formaction="{{link('/do/pools/' + name + '/resume')}}">Resume</button>
+% else:
+        <button class="quiet" formaction="{{link('/do/pools/' + name + '/pause')}}">Pause</button>
+% end
+        <button class="quiet" formaction="{{link('/do/pools/' + name + '/purge')}}" data-confirm="Remove every task of pool {{name}} that has not started?">Purge</button>
+      </form>
+% end
+  </tr>
+% end
+  </tbody>
+  </table>
+  </div>
+% end
+</section>
+
+<div class="columns">
+<section>
+  <h2>By task <small>the newest of each pool</small></h2>
+% if not v["names"]:
+  <div class="empty"><p>Nothing has ended yet. Durations and failures of each task show here.</p></div>
+% else:
+  <div class="scroll"><table>
+  <thead><tr><th>Task<th>Pool<th class="n">Runs<th class="n">Dead<th class="n">p50<th class="n">p95<th class="n">p99</tr></thead>
+  <tbody>
+% for row in sorted(v["names"], key=lambda row: (-row["failed"], -row["runs"]))[:12]:
+  <tr><th scope="row"><a href="{{link('/tasks', name=row['name'], pool=row['pool'])}}">{{s.brief(row["name"], 60)}}</a><td>{{row["pool"]}}<td class="n">{{s.count(row["runs"])}}<td class="n {{'bad' if row['failed'] else ''}}">{{s.count(row["failed"])}}<td class="n">{{s.millis(row["p50_ms"])}}<td class="n">{{s.millis(row["p95_ms"])}}<td class="n">{{s.millis(row["p99_ms"])}}</tr>
+% end
+  </tbody></table></div>
+% end
+</section>
+<div>
+<section>
+  <h2>Nodes</h2>
+% if nodes.trouble:
+% include("trouble.tpl", trouble=nodes.trouble)
+% elif not nodes.value:
+  <div class="empty"><p><b>No node is running.</b> Tasks are stored and wait for <code>skedulr-master</code>.</p></div>
+% else:
+  <ul class="plain">
+% for node in nodes.value:
+    <li><a href="{{link('/nodes')}}">{{node.get("host")}}</a> <code>{{node.get("id")}}</code>
+% if node.get("leader"):
+      <span class="state ok">leader</span>
+% end
+      <span class="state {{'warn' if node['silent'] else 'ok'}}">{{'silent' if node['silent'] else 'alive'}}</span>
+      <small>{{len(node["children"])}} processes, up {{s.duration(now - (node.get("started_at") or now))}}</small>
+% end
+  </ul>
+% end
+</section>
+<section>
+  <h2>Last changes</h2>
+% if changes.trouble:
+% include("trouble.tpl", trouble=changes.trouble)
+% elif not changes.value:
+  <div class="empty"><p>Whoever pauses, cancels, resubmits or removes something here is noted.</p></div>
+% else:
+  <ul class="plain">
+% for change in changes.value:
+    <li><small>{{!s.moment(change["at"], now)}}</small> <b>{{change["what"]}}</b> {{s.brief(change["target"], 80)}} <small>by {{change["who"]}}</small>
+% end
+  </ul>
+  <p><a href="{{link('/changes')}}">All changes</a></p>
+% end
+</section>
+</div>
+</div>
+% end
+</div>
+<link rel="stylesheet" href="{{asset('vendor/uplot.css')}}">
+<script src="{{asset('vendor/uplot.js')}}" defer></script>
+<script src="{{asset('charts.js')}}" defer></script>

@@ -1,0 +1,187 @@
+"""Forms: what the pages' buttons send. Each checks its token, acts, and leads back to the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import bottle
+
+from ..errors import SkedulrError
+from ..keys import split_id
+from ..lists import Selection
+from .operations import ACTIONS
+from .pages import FILTERS, NOTE, Pages
+from .plain import parse
+from .problems import Problem, problem_of
+from .requests import read_form
+from .security import Credentials, Guard, session_cookie
+
+if TYPE_CHECKING:
+    from .site import Site
+
+_PAST = {"cancel": "cancelled", "resubmit": "resubmitted", "remove": "removed",
+         "pause": "paused", "resume": "resumed"}
+_NUMBERS = {"priority": int, "max_retries": int, "delay": float, "timeout": float}
+_TEXTS = ("pool", "key", "id")
+
+
+class Forms:
+    """The routes that the pages' forms post to."""
+
+    def __init__(self, site: Site, guard: Guard, pages: Pages) -> None:
+        self.site, self.guard, self.pages = site, guard, pages
+
+    def install(self, app: bottle.Bottle) -> None:
+        """Add the routes."""
+        app.route("/do/tasks", "POST", self.tasks)
+        app.route("/do/pools/<pool>/<action>", "POST", self.pool)
+        app.route("/do/pools/<action>", "POST", self.all_pools)
+        app.route("/do/submit", "POST", self.submit)
+        app.route("/login", "POST", self.login)
+        app.route("/logout", "POST", self.logout)
+
+    # Changes
+
+    def tasks(self) -> bottle.HTTPResponse:
+        """Cancel, resubmit or remove the ticked tasks, or all that the filter names."""
+        form = self._form()
+        action = one(form, "action")
+        if action not in ACTIONS:
+            raise Problem(400, "bad_form", "the form names no action")
+        if one(form, "all"):
+            return self._start(action, form)
+        ids = [split_id(id) for id in form.get("ids", ())][:500]
+        if not ids:
+            return self._back(form, "Nothing was selected.")
+        tasks = self.site.views(ids)
+        changed = self.site.operations.act(action, tasks)
+        self.site.audit(action, ", ".join("/".join(id) for id in ids))
+        left = len(ids) - changed
+        note = f"{changed:,} {_PAST[action]}"
+        return self._back(form, f"{note}; {left:,} could not be." if left else f"{note}.")
+
+    def _start(self, action: str, form: Mapping[str, list[str]]) -> bottle.HTTPResponse:
+        selection = Selection(**{name: one(form, name) or None for name in FILTERS})
+        record = self.site.start(action, selection)
+        return self._leave(f"/operations/{record['id']}", "")
+
+    def pool(self, pool: str, action: str) -> bottle.HTTPResponse:
+        """Pause, resume, scale or purge one pool."""
+        form = self._form()
+        if action in ("pause", "resume"):
+            self.site.pause(pool, action == "pause")
+            return self._back(form, f"Pool {pool} is {_PAST[action]}.")
+        if action == "purge":
+            record = self.site.purge(pool, None, None)
+            return self._leave(f"/operations/{record['id']}", "")
+        raise Problem(404, "not_found", "there is no such action on a pool")
+
+    def all_pools(self, action: str) -> bottle.HTTPResponse:
+        """Pause or resume all pools."""
+        form = self._form()
+        if action not in ("pause", "resume"):
+            raise Problem(404, "not_found", "there is no such action on all pools")
+        self.site.pause(None, action == "pause")
+        return self._back(form, f"All pools are {_PAST[action]}.")
+
+    def submit(self) -> bottle.HTTPResponse | str:
+        """Queue what the form describes; where it can not be, show the form with what was typed."""
+        form = self._form(self.site.client.config.payload_limit * 3 + 65_536)
+        try:
+            handle = self.site.submit(_described(form))
+        except (SkedulrError, Problem) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
+            return bottle.HTTPResponse(
+                self.pages.submit_again({name: one(form, name) for name in form}, problem.message),
+                problem.status, {"Content-Type": "text/html; charset=UTF-8"},
+            )
+        self.site.audit("submit", handle.id)
+        return self._leave(f"/tasks/{handle.id}", "Submitted.")
+
+    # Sessions
+
+    def login(self) -> bottle.HTTPResponse:
+        """Open a session for the right user and password."""
+        auth = self.guard.auth
+        if not isinstance(auth, Credentials):
+            return self._leave("/", "")
+        form = read_form(bottle.request.environ)
+        caller = auth.check(one(form, "user"), one(form, "password"))
+        if caller is None:
+            text = self.pages.render("login", "Log in", failed=True)
+            return bottle.HTTPResponse(text, 401, {"Content-Type": "text/html; charset=UTF-8"})
+        response = self._leave(_own_path(one(form, "back")), "")
+        self._set_session(response, auth.open_session(caller, self.site.wall_s()))
+        return response
+
+    def logout(self) -> bottle.HTTPResponse:
+        """End the session."""
+        response = self._leave("/", "")
+        self._set_session(response, "")
+        return response
+
+    def _set_session(self, response: bottle.HTTPResponse, text: str) -> None:
+        secure = bottle.request.environ.get("wsgi.url_scheme") == "https"
+        cookie = session_cookie(text, path=self.site.base(), secure=secure)
+        response.add_header("Set-Cookie", cookie)
+
+    # Inside
+
+    def _form(self, limit: int = 262_144) -> dict[str, list[str]]:
+        form = read_form(bottle.request.environ, limit)
+        self.guard.check_form_token(self.site.caller(), one(form, "token"))
+        return form
+
+    def _back(self, form: Mapping[str, list[str]], note: str) -> bottle.HTTPResponse:
+        return self._leave(_own_path(one(form, "back")), note)
+
+    def _leave(self, path: str, note: str) -> bottle.HTTPResponse:
+        """To another page of ours, with a line about what was done."""
+        base = self.site.base()
+        response = bottle.HTTPResponse("", 303, {"Location": base + path})
+        if note:
+            response.add_header(
+                "Set-Cookie",
+                f"{NOTE}={quote(note, safe='')}; Path={base or '/'}; Max-Age=30; SameSite=Lax",
+            )
+        return response
+
+
+def one(form: Mapping[str, list[str]], name: str) -> str:
+    """A field's last value, '' without one."""
+    return (form.get(name) or [""])[-1]
+
+
+def _own_path(path: str) -> str:
+    """A path of this UI and nothing else: ``//host`` and ``/\\host`` lead elsewhere."""
+    ours = path.startswith("/") and not path.startswith(("//", "/\\"))
+    return path if ours and path.isprintable() and path.isascii() else "/"
+
+
+def _described(form: Mapping[str, list[str]]) -> dict[str, Any]:
+    """The submit that the form's fields describe."""
+    options: dict[str, Any] = {name: one(form, name) for name in _TEXTS if one(form, name)}
+    for name, kind in _NUMBERS.items():
+        if one(form, name):
+            try:
+                options[name] = kind(one(form, name))
+            except ValueError:
+                text = f"{name}: {one(form, name)[:40]!r} is no number"
+                raise Problem(400, "bad_form", text) from None
+    tags = [tag.strip() for tag in one(form, "tags").split(",") if tag.strip()]
+    if tags:
+        options["tags"] = tags
+    return {
+        "name": one(form, "name").strip(), "options": options,
+        "args": _json(form, "args", "[]"), "kwargs": _json(form, "kwargs", "{}"),
+    }
+
+
+def _json(form: Mapping[str, list[str]], name: str, empty: str) -> Any:
+    try:
+        return parse((one(form, name).strip() or empty).encode())
+    except (ValueError, json.JSONDecodeError) as error:
+        raise Problem(400, "bad_form", f"{name}: this is no JSON: {error}") from None

@@ -1,0 +1,172 @@
+"""Samples: what the newest ended tasks tell about each task's durations and failures.
+
+Bounded: so many records of each pool, none that is large. What is read is kept for a few seconds,
+since many pages ask for the same.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from .. import message
+from ..errors import PayloadError
+from ..keys import PoolKeys
+from ..wire import Wire
+
+T = TypeVar("T")
+
+#: Ended tasks looked at, of each pool.
+RECORDS = 300
+#: Dead tasks looked at, of each pool.
+DEAD_RECORDS = 1_000
+#: A record larger than this is left out, bytes.
+LARGE = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An ended task, as much of it as statistics need; times are epoch seconds."""
+
+    pool: str
+    uid: str
+    name: str
+    state: str
+    started_s: float
+    finished_s: float
+    error: str
+    message: str
+
+    @property
+    def ran_ms(self) -> float | None:
+        """How long its last attempt took; None if there was none."""
+        return (self.finished_s - self.started_s) * 1000 if self.started_s else None
+
+
+@dataclass
+class Group:
+    """Dead tasks of one name and error."""
+
+    name: str
+    error: str
+    pools: set[str] = field(default_factory=set)
+    count: int = 0
+    newest_s: float = 0.0
+    oldest_s: float = float("inf")
+    message: str = ""
+    hours: list[int] = field(default_factory=lambda: [0] * 24)
+
+
+class Kept(Generic[T]):
+    """A value that is made again when it is older than ``seconds``; one caller makes it."""
+
+    def __init__(
+        self, make: Callable[[], T], seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make, self._seconds, self._monotonic = make, seconds, monotonic
+        self._guard = threading.Lock()
+        self._value: T | None = None
+        self._made_at = float("-inf")
+
+    def get(self) -> T:
+        """The value."""
+        with self._guard:
+            if self._value is None or self._monotonic() - self._made_at >= self._seconds:
+                self._value = self._make()
+                self._made_at = self._monotonic()
+            return self._value
+
+
+def newest(
+    wire: Wire, namespace: str, pools: Iterable[str], kinds: Sequence[str], count: int
+) -> list[Ended]:
+    """The newest ended tasks of each pool, from its sorted sets ``kinds`` (done, dead)."""
+    found: list[Ended] = []
+    for keys in (PoolKeys(namespace, pool) for pool in pools):
+        listed = wire.calls([
+            ("ZREVRANGE", getattr(keys, kind), 0, count - 1) for kind in kinds
+        ])
+        for uids in listed:
+            found += read_ended(wire, keys, uids)
+    return found
+
+
+def read_ended(wire: Wire, keys: PoolKeys, uids: list[bytes]) -> list[Ended]:
+    """Those of the tasks whose records are there and not large."""
+    if not uids:
+        return []
+    sizes = wire.calls([("HSTRLEN", keys.records, uid) for uid in uids])
+    small = [uid for uid, size in zip(uids, sizes, strict=True) if size <= LARGE]
+    records = wire.call("HMGET", keys.records, *small) if small else []
+    ended = (
+        _ended(keys.pool, uid.decode(), record)
+        for uid, record in zip(small, records, strict=True) if record
+    )
+    return [one for one in ended if one is not None]
+
+
+def _ended(pool: str, uid: str, record: bytes) -> Ended | None:
+    try:
+        journal = message.read_journal(record)
+    except PayloadError:
+        return None
+    if not journal.entries:
+        return None
+    last = journal.entries[-1]
+    parts = last.value if isinstance(last.value, list) and last.kind != message.SUCCEEDED else []
+    error, text = (str(parts[0]), str(parts[1])) if len(parts) >= 2 else ("", str(last.value or ""))
+    if last.kind == message.SUCCEEDED:
+        text = ""
+    return Ended(
+        pool, uid, journal.name, journal.end_state or "dead", last.started_ms / 1000,
+        last.at_ms / 1000, error, text,
+    )
+
+
+def by_name(ended: Iterable[Ended]) -> list[dict[str, Any]]:
+    """Runs, failures and durations of each task, as "names" of the statistics."""
+    groups: dict[tuple[str, str], list[Ended]] = {}
+    for one in ended:
+        groups.setdefault((one.pool, one.name), []).append(one)
+    return [_row(pool, name, runs) for (pool, name), runs in sorted(groups.items())]
+
+
+def _row(pool: str, name: str, runs: list[Ended]) -> dict[str, Any]:
+    times = sorted(run.ran_ms for run in runs if run.ran_ms is not None)
+    return {
+        "pool": pool, "name": name, "runs": len(runs),
+        "failed": sum(run.state == "dead" for run in runs),
+        "mean_ms": sum(times) / len(times) if times else None,
+        "p50_ms": rank(times, 0.50), "p95_ms": rank(times, 0.95), "p99_ms": rank(times, 0.99),
+    }
+
+
+def rank(times: Sequence[float], share: float) -> float | None:
+    """The value below which ``share`` of the sorted ``times`` lie; None for none."""
+    return times[min(len(times) - 1, int(share * len(times)))] if times else None
+
+
+def dead_groups(dead: Iterable[Ended], now_s: float) -> list[Group]:
+    """Dead tasks by name and error, the most frequent first, each with its last 24 hours."""
+    groups: dict[tuple[str, str], Group] = {}
+    for one in dead:
+        group = groups.setdefault((one.name, one.error), Group(one.name, one.error))
+        group.count += 1
+        group.pools.add(one.pool)
+        group.oldest_s = min(group.oldest_s, one.finished_s)
+        if one.finished_s >= group.newest_s:
+            group.newest_s, group.message = one.finished_s, one.message
+        hour = int((now_s - one.finished_s) // 3600)
+        if 0 <= hour < 24:
+            group.hours[23 - hour] += 1
+    return sorted(groups.values(), key=lambda group: (-group.count, group.name, group.error))
+
+
+def names_of(ended: Iterable[Ended]) -> list[str]:
+    """The tasks' names, the most frequent first."""
+    return [name for name, _ in Counter(one.name for one in ended).most_common()]

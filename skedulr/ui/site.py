@@ -1,0 +1,292 @@
+"""Site: what all handlers share: the questions pages ask, the changes they make, who asks.
+
+Answers that many browsers want at once are made once and kept for a moment; everything behind the
+HTTP interface is asked anew.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import bottle
+
+from .. import lists
+from ..client import Client
+from ..counts import Overview
+from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
+from ..handles import Handle
+from ..keys import PoolKeys, check_name, split_id
+from ..queries import PoolQueries
+from ..store import Store
+from ..wire import Wire
+from . import history, redisview, samples
+from .audit import Audit
+from .calls import call_of
+from .events import Feed
+from .operations import Operations, Record
+from .security import Caller
+
+#: Where a request's own things are kept in its environ.
+BASE, CALLER = "skedulr.base", "skedulr.caller"
+#: How long answers for pages are kept, seconds.
+_COUNTS_S, _SAMPLES_S, _HISTORY_S = 0.5, 5.0, 10.0
+
+
+class Site:
+    """One namespace as the UI sees it. ``client`` may be a function, for one that comes later."""
+
+    def __init__(self, client: Client | Callable[[], Client]) -> None:
+        self._client = client
+        self._key: bytes | None = None
+        self._spare_key = os.urandom(32)
+        self._key_guard = threading.Lock()
+        self._overview = samples.Kept(self.overview, _COUNTS_S)
+        self._ended = samples.Kept(self._sample, _SAMPLES_S)
+        self._dead = samples.Kept(self._sample_dead, _SAMPLES_S)
+        self._sparks = samples.Kept(self._make_sparks, _HISTORY_S)
+        self._frame = samples.Kept(self._make_frame, _COUNTS_S)
+        self._histories: dict[tuple[str, str | None], samples.Kept[dict[str, Any]]] = {}
+        self.feed = Feed(lambda: self.overview().stats())
+
+    @property
+    def client(self) -> Client:
+        """The client; it connects at its first use."""
+        return self._client if isinstance(self._client, Client) else self._client()
+
+    @property
+    def audit_log(self) -> Audit:
+        """The list of changes."""
+        return Audit(self.client)
+
+    @property
+    def operations(self) -> Operations:
+        """Changes of many tasks in the background."""
+        client = self.client
+        known: Operations | None = getattr(self, "_operations", None)
+        if known is None or known.client is not client:
+            known = self._operations = Operations(client)
+        return known
+
+    # Looking
+
+    def overview(self) -> Overview:
+        """Pools and nodes in numbers, now."""
+        return self.client.overview()
+
+    def kept_overview(self) -> Overview:
+        """The same, at most half a second old."""
+        return self._overview.get()
+
+    def stats(self) -> dict[str, Any]:
+        """The form DESIGN calls "stats"."""
+        return {**self.overview().stats(), "names": samples.by_name(self._ended.get())}
+
+    def pool(self, name: str) -> dict[str, Any]:
+        """One pool in numbers; UnknownPool."""
+        check_name("pool", name)
+        pools = {pool["name"]: pool for pool in self.overview().pools}
+        if name not in pools:
+            raise UnknownPool(f"no pool is called {name!r}{nearest(name, pools)}")
+        return pools[name]
+
+    def page(self, selection: lists.Selection, limit: int, cursor: str | None) -> lists.Page:
+        """One page of a list of tasks."""
+        def look(wire: Wire) -> lists.Page:
+            return lists.page(
+                wire, self.client.config.namespace, self.pool_names(), selection, limit, cursor
+            )
+
+        return self.client.ask(look)
+
+    def views(self, ids: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Those tasks that are known, by (pool, uid)."""
+        by_pool: dict[str, list[str]] = {}
+        for pool, uid in ids:
+            by_pool.setdefault(pool, []).append(uid)
+        return self.client.ask(lambda wire: [
+            view for pool, uids in by_pool.items() for view in self._queries(pool).tasks(wire, uids)
+        ])
+
+    def attempts(self, pool: str, uid: str) -> list[dict[str, Any]]:
+        """How each attempt of a task ended, oldest first."""
+        pool, uid = split_id(f"{pool}/{uid}")
+        return self.client.ask(lambda wire: self._queries(pool).attempts(wire, uid))
+
+    def names(self) -> list[str]:
+        """Names of tasks, for completion: published ones, and those that ended lately."""
+        def look(wire: Wire) -> list[str]:
+            published = {name.decode() for name in wire.call("HKEYS", self.client.space.names)}
+            return sorted(published | set(samples.names_of(self._ended.get())))
+
+        return self.client.ask(look)
+
+    def dead_sample(self) -> list[samples.Ended]:
+        """The newest dead tasks of each pool."""
+        return self._dead.get()
+
+    def history(self, span: str, pool: str | None) -> dict[str, Any]:
+        """Rates and durations for the charts; ``span`` is one of history.SPANS."""
+        if span not in history.SPANS:
+            raise ConfigError(f"span={span[:40]!r} is not usable: {' or '.join(history.SPANS)}")
+        if pool is not None:
+            self.pool(pool)
+        kept = self._histories.setdefault(
+            (span, pool), samples.Kept(lambda: self._history(span, pool), _HISTORY_S)
+        )
+        return kept.get()
+
+    def sparks(self) -> dict[str, list[int]]:
+        """How many tasks of each pool ended, in steps over the last hour."""
+        return self._sparks.get()
+
+    def redis(self) -> redisview.RedisView:
+        """The server below."""
+        return redisview.look(self.client, self.pool_names())
+
+    def frame(self) -> dict[str, Any]:
+        """What every page shows around itself: how many dead tasks, which operations run."""
+        return self._frame.get()
+
+    def pool_names(self) -> list[str]:
+        """All pools, sorted."""
+        return [pool["name"] for pool in self.kept_overview().pools]
+
+    def now_s(self) -> float:
+        """Redis' time, as far as it is known."""
+        try:
+            return self.kept_overview().now_s
+        except StorageUnavailable:
+            return time.time()
+
+    def wall_s(self) -> float:
+        """This machine's time, which sessions go by."""
+        return time.time()
+
+    # Changing
+
+    def submit(self, given: dict[str, Any]) -> Handle[Any]:
+        """Queue what a submit's JSON describes."""
+        return self.client.submit(call_of(given))
+
+    def pause(self, pool: str | None, paused: bool) -> None:
+        """Pause or resume one pool, or (None) all of them; UnknownPool."""
+        names = [self.pool(pool)["name"]] if pool is not None else [
+            one["name"] for one in self.overview().pools
+        ]
+        namespace = self.client.config.namespace
+        stores = [Store(PoolKeys(namespace, name)) for name in names]
+        self.client.ask(lambda wire: [store.pause(wire, paused) for store in stores])
+        self.audit("pause" if paused else "resume", f"pool {pool}" if pool else "all pools")
+
+    def start(self, action: str, selection: lists.Selection) -> Record:
+        """Begin an operation on all tasks that are meant."""
+        if selection == lists.Selection():
+            raise ConfigError(
+                "an empty selection means every task there is: name a state, a pool or a task"
+            )
+        if action == "remove" and selection.state is None:
+            raise ConfigError('removing needs a "state": what ended is removed when it is named')
+        if selection.pool is not None:
+            self.pool(selection.pool)
+        record = self.operations.start(action, selection, self.caller().name or "anybody")
+        self.audit(f"{action} all", _described(selection))
+        return record
+
+    def purge(self, pool: str, state: str | None, name: str | None) -> Record:
+        """Remove what a pool holds in a state; None: all that has not started."""
+        self.pool(pool)
+        if state == "running":
+            raise ConfigError("what runs can not be purged: cancel it")
+        selection = lists.Selection(state=state, pool=pool, name=name)
+        record = self.operations.start("purge", selection, self.caller().name or "anybody")
+        self.audit("purge", _described(selection))
+        return record
+
+    def audit(self, what: str, target: str) -> None:
+        """Note a change: who did what to what."""
+        caller = self.caller()
+        where = str(bottle.request.environ.get("REMOTE_ADDR", ""))
+        self.audit_log.note(
+            who=caller.name or "anybody", where=where, what=what, target=target
+        )
+
+    # Who and where
+
+    def base(self) -> str:
+        """The path this UI is mounted at, as the browser sees it; '' at the root."""
+        return str(bottle.request.environ[BASE])
+
+    def caller(self) -> Caller:
+        """Who sent the request at hand."""
+        caller: Caller = bottle.request.environ[CALLER]
+        return caller
+
+    def key(self) -> bytes:
+        """A secret that all masters of the namespace share; made by the first one.
+
+        Where Redis does not answer, one of this process for the time being: pages still open.
+        """
+        with self._key_guard:
+            if self._key is None:
+                try:
+                    self._key = self.client.ask(self._shared_key)
+                except StorageUnavailable:
+                    return self._spare_key
+            return self._key
+
+    def _shared_key(self, wire: Wire) -> bytes:
+        place = self.client.space.ui
+        wire.call("HSETNX", place, "secret", os.urandom(32).hex())
+        key: bytes = wire.call("HGET", place, "secret")
+        return key
+
+    # Inside
+
+    def _queries(self, pool: str) -> PoolQueries:
+        return PoolQueries(PoolKeys(self.client.config.namespace, pool))
+
+    def _sample(self) -> list[samples.Ended]:
+        names = self.pool_names()
+        return self.client.ask(lambda wire: samples.newest(
+            wire, self.client.config.namespace, names, ("done", "dead"), samples.RECORDS
+        ))
+
+    def _sample_dead(self) -> list[samples.Ended]:
+        names = self.pool_names()
+        return self.client.ask(lambda wire: samples.newest(
+            wire, self.client.config.namespace, names, ("dead",), samples.DEAD_RECORDS
+        ))
+
+    def _history(self, span: str, pool: str | None) -> dict[str, Any]:
+        names = [pool] if pool is not None else self.pool_names()
+        return self.client.ask(lambda wire: history.series(
+            wire, self.client.config.namespace, names, span, self.now_s()
+        ))
+
+    def _make_sparks(self) -> dict[str, list[int]]:
+        names = self.pool_names()
+        return self.client.ask(lambda wire: history.sparks(
+            wire, self.client.config.namespace, names, self.now_s()
+        ))
+
+    def _make_frame(self) -> dict[str, Any]:
+        overview = self.kept_overview()
+        return {
+            "dead": sum(pool["dead"] for pool in overview.pools), "pools": overview.pools,
+            "operations": [
+                one for one in self.operations.newest() if one["state"] == "running"
+            ],
+        }
+
+
+def _described(selection: lists.Selection) -> str:
+    """A selection in words."""
+    parts = [
+        f"{name} {value}"
+        for name in ("state", "pool", "name", "query") if (value := getattr(selection, name))
+    ]
+    return ", ".join(parts)

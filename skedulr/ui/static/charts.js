@@ -1,0 +1,80 @@
+// The overview's charts: what ended each minute, and how long it ran.
+
+(() => {
+  "use strict";
+  const box = document.getElementById("charts");
+  if (!box || !window.uPlot) return;
+  const root = document.body.dataset.root;
+  const pool = document.getElementById("chart-pool");
+  const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const places = { rate: document.getElementById("plot-rate"), time: document.getElementById("plot-time") };
+  let span = "60m", plots = {}, drawn = 0;
+
+  const ms = (value) =>
+    value === null || value === undefined ? "—"
+      : value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+  const perSecond = (value) => (value === null || value === undefined ? "—" : `${value.toFixed(value < 10 ? 2 : 0)}/s`);
+
+  const options = (place, series, values) => ({
+    width: place.clientWidth, height: 180, cursor: { sync: { key: "skedulr" }, points: { size: 7 } },
+    legend: { live: true }, padding: [8, 8, 0, 0],
+    scales: { y: { range: (plot, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    axes: [
+      { stroke: ink("--soft"), grid: { stroke: ink("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" },
+      { stroke: ink("--soft"), grid: { stroke: ink("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui",
+        size: 58, values: (plot, marks) => marks.map((mark) => values(mark)) },
+    ],
+    series: [{ label: "at" }, ...series],
+  });
+  const line = (label, colour, value, fill) => ({
+    label, stroke: ink(colour), width: 2, spanGaps: false, points: { show: false },
+    value: (plot, raw) => value(raw), fill: fill ? `${ink(colour)}22` : undefined,
+  });
+
+  const draw = (history) => {
+    const data = {
+      rate: [history.t, history.succeeded, history.dead],
+      time: [history.t, history.p50_ms, history.p95_ms],
+    };
+    const make = {
+      rate: () => options(places.rate, [line("ended", "--accent", perSecond, true), line("dead", "--bad", perSecond, true)], (n) => (n >= 10 ? n : +n.toFixed(2))),
+      time: () => options(places.time, [line("p50", "--good", ms, true), line("p95", "--warn", ms)], ms),
+    };
+    for (const name of Object.keys(data)) {
+      if (plots[name]) plots[name].setData(data[name]);
+      else plots[name] = new uPlot(make[name](), data[name], places[name]);
+    }
+    box.dataset.drawn = String(++drawn);
+  };
+  const forget = () => {
+    for (const plot of Object.values(plots)) plot.destroy();
+    plots = {};
+  };
+  const load = async () => {
+    if (document.hidden) return;
+    const query = new URLSearchParams({ span, ...(pool.value ? { pool: pool.value } : {}) });
+    try {
+      const answer = await fetch(`${root}/api/history?${query}`, { credentials: "same-origin" });
+      if (answer.ok) draw(await answer.json());
+    } catch { /* the next time */ }
+  };
+
+  box.hidden = false;
+  pool.addEventListener("change", load);
+  for (const button of box.querySelectorAll("[data-span]")) {
+    button.addEventListener("click", () => {
+      span = button.dataset.span;
+      for (const each of box.querySelectorAll("[data-span]")) each.setAttribute("aria-pressed", String(each === button));
+      load();
+    });
+  }
+  document.addEventListener("skedulr:theme", () => { forget(); load(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forget(); load(); });
+  new ResizeObserver(() => {
+    for (const [name, plot] of Object.entries(plots)) {
+      if (places[name].clientWidth) plot.setSize({ width: places[name].clientWidth, height: 180 });
+    }
+  }).observe(box);
+  setInterval(load, 10000);
+  load();
+})();

@@ -1,0 +1,7 @@
+// Before the first paint: the colours that were chosen here last time.
+(() => {
+  try {
+    const chosen = localStorage.getItem("skedulr-theme");
+    if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  } catch { /* no storage: as the system has it */ }
+})();

@@ -1,0 +1,40 @@
+% rebase("layout.tpl")
+<div class="head"><h1>Nodes</h1></div>
+<div id="live" data-every="5">
+% if nodes.trouble:
+% include("trouble.tpl", trouble=nodes.trouble)
+% elif not nodes.value:
+<div class="empty"><p><b>No node is running.</b></p><p>Tasks are stored and wait. Start one on any machine that reaches this Redis: <code>skedulr-master --pools default=10 yourmodule</code></p></div>
+% else:
+% for node in nodes.value:
+<section class="node" id="node-{{node.get("id")}}">
+  <div class="head"><h2>{{node.get("host")}} <code>{{node.get("id")}}</code>
+% if node.get("leader"):
+  <span class="state ok">leader</span>
+% end
+  <span class="state {{'warn' if node['silent'] else 'ok'}}">{{'silent' if node['silent'] else 'alive'}}</span></h2>
+  <p class="quiet">pid {{node.get("pid")}}, Skedulr {{node.get("version")}}, started {{!s.moment(node.get("started_at"), now)}}, last word {{!s.moment(node.get("beat_at"), now)}}</p></div>
+  <div class="scroll"><table>
+  <thead><tr><th>Pool<th class="n">Process<th class="n">Busy<th class="n">Workers<th class="wide">Load<th class="n">Hub lag<th class="n">Memory</tr></thead>
+  <tbody>
+% for child in node["children"]:
+  <tr><th scope="row">{{child.get("pool")}}<td class="n">{{child.get("pid")}}<td class="n">{{child.get("busy")}}<td class="n">{{child.get("workers")}}<td class="wide"><meter min="0" max="{{max(1, child.get('workers') or 1)}}" value="{{child.get('busy') or 0}}">{{child.get("busy")}}</meter><td class="n">{{s.millis(child.get("lag_ms"))}}<td class="n">{{s.size(child.get("rss"))}}</tr>
+% end
+  </tbody></table></div>
+% mine = [task for task in (running.value or []) if str(task.get("worker") or "").startswith(str(node.get("id")) + ".")]
+% if mine:
+  <h3>Running now</h3>
+  <div class="scroll"><table class="tasks" data-rows><thead><tr><th>Task<th>Pool<th>Arguments<th class="n">Running for<th>Progress</tr></thead><tbody>
+% for task in mine[:50]:
+  <tr><th scope="row"><a href="{{link('/tasks/' + task['id'])}}">{{s.brief(task.get("name"), 60)}}</a><td>{{task["pool"]}}<td class="args"><code>{{s.call(task, 80)}}</code><td class="n">{{s.duration(now - task["started_at"]) if task.get("started_at") else s.NOTHING}}<td>
+% if task.get("progress") is not None:
+<progress max="100" value="{{task["progress"]}}"></progress> {{'%g' % task["progress"]}} % {{s.brief(task.get("note") or "", 60)}}
+% end
+</tr>
+% end
+  </tbody></table></div>
+% end
+</section>
+% end
+% end
+</div>
