@@ -17,9 +17,14 @@ def main() -> int:
 
 def master() -> int:
     """``skedulr-master``: fork the pools' children, supervise them, serve the UI."""
+    unpatched = _not_patched(sys.argv[1:])
+    problem = _too_early(unpatched)
+    if problem:
+        print(f"skedulr-master: {problem}", file=sys.stderr)
+        return 2
     from gevent import monkey
 
-    monkey.patch_all(**{name: False for name in _not_patched(sys.argv[1:])})
+    monkey.patch_all(**dict.fromkeys(unpatched, False))
     from .launch import run
 
     return run(sys.argv[1:])
@@ -33,6 +38,38 @@ def _not_patched(arguments: list[str]) -> list[str]:
             value = value if equals else "".join(arguments[at + 1:at + 2])
             return [part for part in value.replace(",", " ").split() if part]
     return []
+
+
+def _too_early(unpatched: list[str]) -> str | None:
+    """What was imported before patching and would not work after it, in words; None: nothing.
+
+    That is ``ssl``: a module that took ``SSLContext`` out of it keeps the unpatched one, whose
+    connections block the whole process, or recurse for ever. ``sitecustomize``, a ``.pth`` file or
+    a wrapper around this command imports it so early.
+    """
+    ssl = sys.modules.get("ssl")
+    if ssl is None or "ssl" in unpatched or _is_patched("ssl"):
+        return None
+    holders = sorted({
+        name.partition(".")[0]
+        for name, module in list(sys.modules.items())
+        if name != "ssl" and _holds(module, ssl)
+    })
+    by = f" (by {', '.join(holders)})" if holders else ""
+    return (
+        f"the module ssl was imported before gevent could patch it{by}: import it later, or give "
+        "--no-patch ssl if its connections may block"
+    )
+
+
+def _is_patched(name: str) -> bool:
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched(name))
+
+
+def _holds(module: object, ssl: object) -> bool:
+    values = getattr(module, "__dict__", {})
+    return values.get("ssl") is ssl or "SSLContext" in values
 
 
 if __name__ == "__main__":

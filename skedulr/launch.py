@@ -10,11 +10,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import __version__, config
+from . import __version__, config, logs
 from .client import Client, ClientConfig
 from .embedded import EmbeddedServer
 from .errors import ConfigError
 from .pools.master import Master
+from .pools.notify import Notifier
+from .pools.pidfile import PidFile
 from .ui.app import make_app
 from .ui.security import read_users
 from .ui.server import UiServer
@@ -22,7 +24,7 @@ from .wire import NotAnswered, Refused, Wire, WireError
 
 log = logging.getLogger("skedulr.master")
 
-USAGE, FAILURE = 2, 1
+STOPPED, USAGE = 0, 2
 
 _DESCRIPTION = """\
 Fork one child per pool, run the tasks of the given modules in them, serve the UI.
@@ -31,7 +33,9 @@ Fork one child per pool, run the tasks of the given modules in them, serve the U
   skedulr-master --pools default=2..32,cpu=4x2 --redis redis://10.0.0.5/0 myapp.tasks myapp.more:app
 """
 _EPILOG = """\
-Signals: TERM or INT drains (a second one stops at once), USR1 prints the stacks of all greenlets.
+Signals: TERM, INT drain, a second one stops at once; HUP replaces the children one by one, with the
+code as it is now; USR1 prints the stacks of all greenlets; TTIN, TTOU: one worker more or fewer in
+each child of this node.
 Exit status: 0 stopped on request, 1 failure, 2 usage or configuration, 3 children cannot boot.
 """
 
@@ -43,17 +47,25 @@ def run(arguments: list[str]) -> int:
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
-    _set_up_logging(settings)
+    logs.set_up(settings.log_level, as_json=settings.log_json)
     server: EmbeddedServer | None = None
+    pid_file = PidFile(settings.pid_file) if settings.pid_file else None
     try:
+        if pid_file is not None:
+            pid_file.take()
         url, server = _server(settings)
-        return _run_master(settings, url)
+        return _run_master(settings, url, pid_file)
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
+    except KeyboardInterrupt:
+        # Before the master listens to signals itself.
+        return STOPPED
     finally:
         if server is not None:
             server.stop()
+        if pid_file is not None:
+            pid_file.release()
 
 
 def _settings(arguments: list[str]) -> config.Config:
@@ -77,16 +89,6 @@ def _settings(arguments: list[str]) -> config.Config:
             raise ConfigError(f"--chdir {given['chdir']}: {error.strerror}") from None
     flags: Mapping[str, object] = {k: v for k, v in given.items() if v is not None}
     return config.load(flags, {}, os.environ, Path.cwd(), Path(file) if file else None)
-
-
-def _set_up_logging(settings: config.Config) -> None:
-    """Skedulr's own lines to stderr; the root logger is the application's."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    logger = logging.getLogger("skedulr")
-    logger.addHandler(handler)
-    logger.setLevel(settings.log_level.upper())
-    logger.propagate = False
 
 
 def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:
@@ -138,14 +140,17 @@ def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedSer
     return url, server
 
 
-def _run_master(settings: config.Config, url: str) -> int:
+def _run_master(settings: config.Config, url: str, pid_file: PidFile | None) -> int:
     if not settings.modules:
         log.warning("no module with tasks is given: nothing is claimed (skedulr-master MODULE)")
     ui = _ui_server(settings, url)
     if ui is not None:
         # Before the fork: a port that is taken ends the master while it holds nothing.
         ui.listen()
-    master = Master(config=settings, url=url)
+    master = Master(config=settings, url=url, notifier=Notifier(os.environ))
+    if pid_file is not None:
+        # A child that held it would hold the lock as well, and outlive a killed master.
+        master.children.kept.append(pid_file.descriptor)
     try:
         return master.run(beside=ui.start if ui is not None else _nothing)
     finally:

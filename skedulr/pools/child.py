@@ -197,7 +197,8 @@ class Child:
                 if number == signal.SIGTERM:
                     self._ending.set()
                 elif number == signal.SIGUSR1:
-                    sys.stderr.write(greenlet_stacks())
+                    self.log.warning("stacks of pool %s, pid %d", self.spec.pool.name, os.getpid(),
+                                     extra={"stack": greenlet_stacks()})
                 elif number == signal.SIGTTIN:
                     self._resize()
 

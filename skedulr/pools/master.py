@@ -149,7 +149,8 @@ class Master:
         if number in (signal.SIGTERM, signal.SIGINT):
             self._stop(signal.Signals(number).name)
         elif number == signal.SIGUSR1:
-            log.info("stacks of the master:\n%s", greenlet_stacks())
+            log.warning("stacks of the master, pid %d", os.getpid(),
+                        extra={"stack": greenlet_stacks()})
             self.children.signal_all(signal.SIGUSR1)
         elif number == signal.SIGHUP:
             self._reload("HUP")
@@ -274,7 +275,8 @@ class Master:
             log.error("pool %s: pid %d died after %.1f s, %s", pool, process.pid, death.lived_s,
                       death.how)
         if death.last_words and not asked_for:
-            log.error("pool %s: what pid %d was doing:\n%s", pool, process.pid, death.last_words)
+            log.error("pool %s: what pid %d was doing", pool, process.pid,
+                      extra={"stack": death.last_words})
         # Also after a drain: what it could not give back itself is given back now.
         self._releasing = [one for one in self._releasing if not one.dead]
         self._releasing.append(gevent.spawn(
