@@ -61,9 +61,10 @@ class Overview:
 def look(wire: Asker, namespace: str) -> Overview:
     """Everything there is to count, now."""
     space = SpaceKeys(namespace)
-    names, records, time = wire.calls([
-        ("HKEYS", space.pools), ("HVALS", space.nodes), ("TIME",),
+    names, records, time, flat = wire.calls([
+        ("HKEYS", space.pools), ("HVALS", space.nodes), ("TIME",), ("HKEYS", space.sizes),
     ])
+    manual = {name.decode() for name in flat}
     now_s = int(time[0]) + int(time[1]) / 1e6
     nodes = nodes_of(records, now_s)
     served = _served(nodes)
@@ -75,7 +76,7 @@ def look(wire: Asker, namespace: str) -> Overview:
     rows = [answers[at:at + size] for at in range(0, len(answers), size or 1)]
     ages = _ages(wire, keys, [row[-1] for row in rows], now_s)
     pools = [
-        _pool(k.pool, row, age, served.get(k.pool, []))
+        _pool(k.pool, row, age, served.get(k.pool, []), k.pool in manual)
         for k, row, age in zip(keys, rows, ages, strict=True)
     ]
     return Overview(now_s, pools, nodes)
@@ -100,8 +101,13 @@ def _served(nodes: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, A
     served: dict[str, list[Mapping[str, Any]]] = {}
     for node in nodes:
         if not node["silent"]:
+            spans = {
+                pool["name"]: (pool["min"], pool["max"]) for pool in node.get("pools") or []
+            }
             for child in node["children"]:
-                served.setdefault(child["pool"], []).append(child)
+                workers = int(child.get("workers") or 0)
+                span = spans.get(child["pool"], (workers, workers))
+                served.setdefault(child["pool"], []).append({**child, "span": span})
     return served
 
 
@@ -110,26 +116,27 @@ def _questions(k: PoolKeys, now_s: float) -> list[tuple[Any, ...]]:
     return [
         ("ZCARD", k.ready), ("ZCARD", k.suspects), ("ZCARD", k.delayed), ("HLEN", k.claims),
         ("ZCARD", k.dead), ("HMGET", k.stats, "succeeded", "failed"),
-        ("HMGET", k.meta, "paused", "workers"),
+        ("HGET", k.meta, "paused"),
         ("ZCOUNT", k.done, since, "+inf"), ("ZCOUNT", k.dead, since, "+inf"),
         ("ZRANGE", k.ready, 0, 0, "WITHSCORES"),
     ]
 
 
 def _pool(
-    name: str, row: Sequence[Any], age: float | None, children: Sequence[Mapping[str, Any]]
+    name: str, row: Sequence[Any], age: float | None, children: Sequence[Mapping[str, Any]],
+    manual: bool,
 ) -> dict[str, Any]:
-    ready, suspects, delayed, running, dead, totals, meta, ended, died, _ = row
+    ready, suspects, delayed, running, dead, totals, paused, ended, died, _ = row
     queued = ready + suspects
     throughput = (ended + died) / THROUGHPUT_S
     workers = sum(int(child.get("workers") or 0) for child in children)
-    least = [int(child.get("min") or child.get("workers") or 0) for child in children]
-    most = [int(child.get("max") or child.get("workers") or 0) for child in children]
+    least = sum(int(child["span"][0]) for child in children)
+    most = sum(int(child["span"][1]) for child in children)
     return {
-        "name": name, "workers": workers, "min": sum(least), "max": sum(most),
-        "manual": meta[1] is not None, "processes": len(children),
+        "name": name, "workers": workers, "min": least, "max": most,
+        "manual": manual, "processes": len(children),
         "queued": queued, "scheduled": delayed, "running": running, "waiting": 0, "dead": dead,
-        "oldest_age": age, "paused": meta[0] == b"1", "unserved": not children,
+        "oldest_age": age, "paused": paused == b"1", "unserved": not children,
         "predicted_wait": _predicted(queued, throughput), "throughput": throughput,
         "succeeded": int(totals[0] or 0), "failed": int(totals[1] or 0),
     }

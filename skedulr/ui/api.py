@@ -20,6 +20,8 @@ from .requests import OVERHEAD_BYTES, number, only, read_json
 from .site import Site
 from .static import serve
 
+#: What of a node's record is shown.
+NODE = ("id", "host", "pid", "version", "started_at", "beat_at", "leader", "children")
 SELECTION = ("pool", "state", "name", "query")
 #: A purge that ends within this time is answered with the pool as it is then, seconds.
 PURGE_WAIT_S = 5.0
@@ -48,6 +50,7 @@ class Api:
         app.route("/api/operations/<id>", "GET", self.operation)
         app.route("/api/pools/<pool>/pause", "POST", lambda pool: self.pause(pool, True))
         app.route("/api/pools/<pool>/resume", "POST", lambda pool: self.pause(pool, False))
+        app.route("/api/pools/<pool>/scale", "POST", self.scale)
         app.route("/api/pools/<pool>/purge", "POST", self.purge)
         app.route("/api/pause", "POST", lambda: self.pause(None, True))
         app.route("/api/resume", "POST", lambda: self.pause(None, False))
@@ -67,7 +70,9 @@ class Api:
 
     def nodes(self) -> bottle.HTTPResponse:
         """Every node with its children."""
-        return answer(listed(self.site.overview().nodes))
+        return answer(listed([
+            {name: node.get(name) for name in NODE} for node in self.site.overview().nodes
+        ]))
 
     def tasks(self) -> bottle.HTTPResponse:
         """Tasks by state, pool, name and text; newest first, by pages."""
@@ -141,6 +146,14 @@ class Api:
         self.site.pause(pool, paused)
         pools = self.site.overview().pools
         return answer(listed(pools) if pool is None else self.site.pool(pool))
+
+    def scale(self, pool: str) -> bottle.HTTPResponse:
+        """Set the workers of each process of a pool; null: as many as it was started with."""
+        given = self._given("workers")
+        if "workers" not in given:
+            raise Problem(400, "bad_request", 'scaling needs "workers": a whole number, or null')
+        self.site.scale(pool, given["workers"])
+        return answer(self.site.pool(pool))
 
     def purge(self, pool: str) -> bottle.HTTPResponse:
         """Remove what has not started, or what is in a state; 202 where that takes long."""

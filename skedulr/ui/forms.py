@@ -74,6 +74,10 @@ class Forms:
         if action in ("pause", "resume"):
             self.site.pause(pool, action == "pause")
             return self._back(form, f"Pool {pool} is {_PAST[action]}.")
+        if action == "scale":
+            text = one(form, "workers")
+            self.site.scale(pool, int(text) if text.isdecimal() and len(text) < 9 else None)
+            return self._back(form, f"Pool {pool} will follow within a second.")
         if action == "purge":
             record = self.site.purge(pool, None, None)
             return self._leave(f"/operations/{record['id']}", "")

@@ -90,6 +90,7 @@ class Pages:
             "overview", "Overview",
             stats=Panel(self.site.stats), nodes=Panel(lambda: self.site.overview().nodes),
             changes=Panel(lambda: self.site.audit_log.newest(6)), sparks=Panel(self.site.sparks),
+            sizes=Panel(self.site.sizes),
         )
 
     def tasks(self) -> str:

@@ -44,7 +44,7 @@ def duration(seconds: float | None) -> str:
     """``0.0123`` as ``12 ms``, ``4000`` as ``1 h 6 min``; nothing known as a dash."""
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
-    if seconds < 0.001:
+    if seconds < 0.00095:
         return f"{seconds * 1e6:.0f} µs" if seconds > 0 else "0 s"
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"

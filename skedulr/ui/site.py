@@ -14,7 +14,7 @@ from typing import Any
 
 import bottle
 
-from .. import lists
+from .. import lists, sizing
 from ..client import Client
 from ..counts import Overview
 from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
@@ -181,6 +181,31 @@ class Site:
         stores = [Store(PoolKeys(namespace, name)) for name in names]
         self.client.ask(lambda wire: [store.pause(wire, paused) for store in stores])
         self.audit("pause" if paused else "resume", f"pool {pool}" if pool else "all pools")
+
+    def scale(self, pool: str, workers: int | None) -> None:
+        """Give a pool this many workers a process; None: as many as it was started with."""
+        sizing.check_workers(0 if workers is None else workers)
+        self.pool(pool)
+        space = self.client.space
+        if workers is None:
+            self.client.ask(lambda wire: sizing.reset(wire, space, pool))
+        else:
+            served = [one["name"] for one in self.overview().pools if not one["unserved"]]
+            self.client.ask(
+                lambda wire: sizing.write(wire, space, pool, workers, served=served)
+            )
+        self.audit("scale", f"pool {pool} to {'its own size' if workers is None else workers}")
+
+    def sizes(self) -> dict[str, int]:
+        """Workers a process of each pool has: as they were set, else as they are."""
+        overview = self.kept_overview()
+        found = {
+            child["pool"]: int(child.get("workers") or 0)
+            for node in overview.nodes if not node["silent"] for child in node["children"]
+        }
+        space = self.client.space
+        stored = self.client.ask(lambda wire: sizing.read(wire, space))
+        return {**found, **{name: size.workers for name, size in stored.items()}}
 
     def start(self, action: str, selection: lists.Selection) -> Record:
         """Begin an operation on all tasks that are meant."""

@@ -15,20 +15,28 @@
       : value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
   const perSecond = (value) => (value === null || value === undefined ? "—" : `${value.toFixed(value < 10 ? 2 : 0)}/s`);
 
+  const two = (n) => String(n).padStart(2, "0");
+  const clock = (at) => { const d = new Date(at * 1000); return `${two(d.getHours())}:${two(d.getMinutes())}`; };
+
   const options = (place, series, values) => ({
     width: place.clientWidth, height: 180, cursor: { sync: { key: "skedulr" }, points: { size: 7 } },
     legend: { live: true }, padding: [8, 8, 0, 0],
     scales: { y: { range: (plot, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [
-      { stroke: ink("--soft"), grid: { stroke: ink("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" },
+      { stroke: ink("--soft"), grid: { show: false }, ticks: { show: false }, font: "11px system-ui", size: 26, space: 70,
+        values: (plot, marks) => marks.map(clock) },
       { stroke: ink("--soft"), grid: { stroke: ink("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui",
         size: 58, values: (plot, marks) => marks.map((mark) => values(mark)) },
     ],
-    series: [{ label: "at" }, ...series],
+    series: [{ label: "until", value: (plot, raw) => (raw ? clock(raw) : "—") }, ...series],
   });
-  const line = (label, colour, value, fill) => ({
-    label, stroke: ink(colour), width: 2, spanGaps: false, points: { show: false },
-    value: (plot, raw) => value(raw), fill: fill ? `${ink(colour)}22` : undefined,
+  const bars = (label, colour, value) => ({
+    label, stroke: ink(colour), fill: ink(colour), width: 0, points: { show: false },
+    paths: uPlot.paths.bars({ size: [0.72, 40], align: -1 }), value: (plot, raw) => value(raw),
+  });
+  const line = (label, colour, value) => ({
+    label, stroke: ink(colour), width: 2, spanGaps: true, points: { show: true, size: 4, fill: ink(colour) },
+    value: (plot, raw) => value(raw),
   });
 
   const draw = (history) => {
@@ -37,8 +45,8 @@
       time: [history.t, history.p50_ms, history.p95_ms],
     };
     const make = {
-      rate: () => options(places.rate, [line("ended", "--accent", perSecond, true), line("dead", "--bad", perSecond, true)], (n) => (n >= 10 ? n : +n.toFixed(2))),
-      time: () => options(places.time, [line("p50", "--good", ms, true), line("p95", "--warn", ms)], ms),
+      rate: () => options(places.rate, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond)], (n) => (n >= 10 ? n : +n.toFixed(2))),
+      time: () => options(places.time, [line("p50", "--accent", ms), line("p95", "--warn", ms)], ms),
     };
     for (const name of Object.keys(data)) {
       if (plots[name]) plots[name].setData(data[name]);

@@ -19,7 +19,7 @@
   const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   const duration = (s) => {
     if (s === null || !isFinite(s)) return NOTHING;
-    if (s < 0.001) return s > 0 ? `${Math.round(s * 1e6)} µs` : "0 s";
+    if (s < 0.00095) return s > 0 ? `${Math.round(s * 1e6)} µs` : "0 s";
     if (s < 1) return `${Math.round(s * 1000)} ms`;
     if (s < 10) return `${s.toFixed(1)} s`;
     let left = Math.round(s);

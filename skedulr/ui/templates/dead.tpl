@@ -18,7 +18,7 @@
 % if total > seen:
 <p class="quiet">Grouped from the newest {{s.count(seen)}} of {{s.count(total)}}.</p>
 % end
-<div class="scroll"><table class="dead" data-rows>
+<section><div class="scroll"><table class="dead" data-rows>
 <thead><tr><th>Task and error<th class="n">Dead<th class="wide">Last 24 hours<th class="n">Newest<th>Pools<th><span class="hidden">Actions</span></tr></thead>
 <tbody>
 % for group in groups.value[:100]:
@@ -38,6 +38,6 @@
 % end
 </tr>
 % end
-</tbody></table></div>
+</tbody></table></div></section>
 % end
 </div>

@@ -62,15 +62,28 @@
 % end
 % if pool["manual"]:
       <span class="state" title="The number of workers was set by hand">manual</span>
+% elif pool["min"] != pool["max"]:
+      <span class="state" title="Tuned between {{pool["min"]}} and {{pool["max"]}} workers">tuned {{pool["min"]}}..{{pool["max"]}}</span>
 % end
     <td class="n" data-live="{{mark}}throughput" data-as="rate">{{s.rate(pool["throughput"])}}
     <td class="wide">{{!s.sparkline((sparks.value or {}).get(name, []))}}
     <td class="n"><a href="{{link('/tasks', pool=name, state='queued')}}" data-live="{{mark}}queued">{{s.count(pool["queued"])}}</a>
     <td class="n" data-live="{{mark}}oldest_age" data-as="duration">{{s.duration(pool["oldest_age"])}}
     <td class="n"><a href="{{link('/tasks', pool=name, state='running')}}" data-live="{{mark}}running">{{s.count(pool["running"])}}</a>
-    <td class="n"><span data-live="{{mark}}workers">{{s.count(pool["workers"])}}</span>
-% if pool["min"] != pool["max"]:
-      <small>{{pool["min"]}}..{{pool["max"]}}</small>
+    <td class="n workers">
+% size = (sizes.value or {}).get(name)
+% if may_change and size is not None and not pool["unserved"]:
+      <form method="post" action="{{link('/do/pools/' + name + '/scale')}}" class="scale">
+        <input type="hidden" name="token" value="{{token}}"><input type="hidden" name="back" value="{{here}}">
+        <button name="workers" value="{{max(0, size - 1)}}" title="One worker fewer in each process" aria-label="{{name}}: one worker fewer"{{!'' if size else ' disabled'}}>−</button>
+        <span data-live="{{mark}}workers">{{s.count(pool["workers"])}}</span>
+        <button name="workers" value="{{size + 1}}" title="One worker more in each process" aria-label="{{name}}: one worker more">+</button>
+% if pool["manual"]:
+        <button name="workers" value="reset" class="quiet" title="As many as the master was started with">reset</button>
+% end
+      </form>
+% else:
+      <span data-live="{{mark}}workers">{{s.count(pool["workers"])}}</span>
 % end
       <meter min="0" max="{{max(1, pool['workers'])}}" value="{{min(pool['running'], max(1, pool['workers']))}}" data-meter="{{mark}}running" title="running of workers">{{pool["running"]}} of {{pool["workers"]}}</meter>
     <td class="n" data-live="{{mark}}predicted_wait" data-as="duration">{{s.duration(pool["predicted_wait"])}}
