@@ -117,6 +117,7 @@ class Child:
         faulthandler.enable(file=self._dump)
         try:
             self.app = load_modules(self.config.modules)
+            self._point_at_own_server()
         except BaseException as error:
             print_error(error)
             return CANNOT_BOOT
@@ -127,6 +128,13 @@ class Child:
         return self._drain()
 
     # Boot
+
+    def _point_at_own_server(self) -> None:
+        """What a task submits goes where the task came from, whatever its module configured: a
+        flag is stronger. Modules may also use the default app beside the one that is served."""
+        for app in {self.app, application.default}:
+            if app is self.app or "redis" not in app.settings:
+                app.configure(self.spec.url, namespace=self.config.namespace)
 
     def _compose(self) -> None:
         spec, config = self.spec, self.config

@@ -1,0 +1,27 @@
+"""Keeping an app as it is: whatever a test does to it is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..app import Skedulr
+
+
+@contextmanager
+def kept(app: Skedulr) -> Iterator[None]:
+    """After the block the app has the client, settings, tasks, hooks and middleware of before."""
+    client, maker = app._client, app.client_maker
+    settings, middleware = dict(app._settings), list(app.middleware)
+    tasks = dict(app.tasks._tasks)
+    hooks = {event: list(several) for event, several in app.hooks._hooks.items()}
+    app._client = None
+    try:
+        yield
+    finally:
+        app._client, app.client_maker = client, maker
+        app._settings, app.middleware[:] = settings, middleware
+        app.tasks._tasks.clear()
+        app.tasks._tasks.update(tasks)
+        app.hooks._hooks.clear()
+        app.hooks._hooks.update(hooks)
