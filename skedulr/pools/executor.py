@@ -13,6 +13,7 @@ handler made of the interruption.
 from __future__ import annotations
 
 import logging
+import math
 import time
 import weakref
 from collections import deque
@@ -148,7 +149,10 @@ class Executor:
         self.started: dict[bytes, bytes] = {}
         #: Uids that are to be cancelled.
         self.cancelled: set[bytes] = set()
-        #: Monotonic seconds of the last renewal that was sent; a lease counts from it.
+        #: When the oldest claim since the last renewal was sent, monotonic seconds.
+        self._claimed_at = math.inf
+        #: Monotonic seconds from which the lease of everything held counts at the least: when the
+        #: last renewal was sent, or a claim that it did not cover.
         self.renewed_at = time.monotonic()
         #: Called on the hub when workers became free.
         self.on_room: Callable[[], None] = _nobody
@@ -194,8 +198,12 @@ class Executor:
         """Whether a worker is free for a task that would be claimed now."""
         return self._size > len(self.running) + len(self.pending)
 
-    def accept(self, claims: Claims, starting: int) -> None:
-        """Take in what a claim brought; ``rows`` is uid, place, body, header, uid, ..."""
+    def accept(self, claims: Claims, starting: int, sent_at: float | None = None) -> None:
+        """Take in what a claim brought; ``rows`` is uid, place, body, header, uid, ...
+
+        ``sent_at``: monotonic seconds when it was sent first; its lease counts from then at the
+        earliest, however late the answer came.
+        """
         rows, token = claims.rows, claims.token
         for uid in claims.cancelled:
             self.cancelled.add(uid)
@@ -211,6 +219,10 @@ class Executor:
             self._by_place.append(claimed)
             if at // 4 >= starting:
                 self.started[claimed.uid] = token
+        # After they stand in ``held``: see begin_renewal.
+        if sent_at is not None:
+            self._claimed_at = min(self._claimed_at, sent_at)
+            self.renewed_at = min(self.renewed_at, sent_at)
         if not ordered:
             # A task of higher priority came after others were fetched ahead.
             self._by_place = deque(sorted(self._by_place, key=_place))
@@ -223,6 +235,16 @@ class Executor:
                 return list(self.held.items())
             except RuntimeError:
                 continue  # changed in between by the other thread
+
+    def begin_renewal(self) -> list[tuple[bytes, bytes]]:
+        """What is to be renewed. What is claimed from here on may be missing from it, and keeps
+        ``end_renewal`` from counting it in. For the heart's thread."""
+        self._claimed_at = math.inf
+        return self.held_pairs()
+
+    def end_renewal(self, sent_at: float) -> None:
+        """All of it was renewed by calls sent at ``sent_at`` or later."""
+        self.renewed_at = min(sent_at, self._claimed_at)
 
     def take_all_pending(self) -> list[tuple[bytes, bytes]]:
         """Everything that has not started, taken away from the workers; from any thread."""

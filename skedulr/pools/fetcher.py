@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable
 
 import gevent
@@ -93,12 +94,13 @@ class Fetcher:
             self._room.wait()
             return
         self._work.clear()
+        sent_at = time.monotonic()
         claims = self._store.claim(self._lane, want, starting, self._lease_ms)
         self._clock.anchor(claims.now_ms)
         if claims.next_due_ms is not None:
             self._set_alarm(self._clock.to_monotonic(claims.next_due_ms))
         if claims.rows:
-            self._executor.accept(claims, starting)
+            self._executor.accept(claims, starting, sent_at)
         if len(claims.rows) < 4 * want:
             # Redis had no more: whatever is submitted from now on brings a token.
             self._asleep = True

@@ -51,6 +51,8 @@ class Heart:
         self._words: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._troubled = False
+        #: Taken away from the workers, and not yet back in the queue for all we know.
+        self._returning: list[tuple[bytes, bytes]] = []
         self._async: Any = None
 
     def start(self) -> None:
@@ -82,9 +84,12 @@ class Heart:
             self._board.heart_beat = now
             self._async.send()
             try:
-                if now - renewed_at >= self._lease_s / 3 and self._renew():
+                due = now - renewed_at >= self._lease_s / 3 or self._executor.in_doubt
+                if due and self._renew():
                     renewed_at = now
                 if now - self._board.hub_beat > SILENT_S:
+                    self._take_back()
+                if self._returning:
                     self._give_back()
             except Gone:
                 self._tell(self._on_gone)
@@ -108,36 +113,42 @@ class Heart:
         """Renew everything held, 500 a call; True once all is done."""
         lost: list[bytes] = []
         cancelled: list[bytes] = []
-        held = self._executor.held_pairs()
+        sent_at = time.monotonic()
+        held = self._executor.begin_renewal()
         lease_ms = round(self._lease_s * 1000)
         for at in range(0, len(held), BATCH):
-            sent_at = time.monotonic()
             _, gone, stopped = self._store.renew(
                 self._wire, self._owner, held[at:at + BATCH], lease_ms
             )
-            self._executor.renewed_at = sent_at
             lost += gone
             cancelled += stopped
-        if not held:
-            self._executor.renewed_at = time.monotonic()
+        self._executor.end_renewal(sent_at)
         if self._troubled:
             self._troubled = False
             self._tell(partial(self._log.info, "leases are renewed again"))
-        if self._executor.in_doubt:
-            self._tell(self._executor.resume)
         if lost or cancelled:
             self._tell(partial(self._on_word, lost, cancelled))
+        # After that word: what is lost must not be started.
+        if self._executor.in_doubt:
+            self._tell(self._executor.resume)
         return True
 
-    def _give_back(self) -> None:
+    def _take_back(self) -> None:
+        """From a hub that is silent: what its workers have not started."""
         taken = self._executor.take_all_pending()
-        for at in range(0, len(taken), BATCH):
-            self._store.release(self._wire, self._owner, taken[at:at + BATCH])
+        for uid, _ in taken:
+            # Not renewed from now on: if no release gets through, the lease ends all the same.
+            self._executor.forget(uid)
+        self._returning += taken
         if taken:
-            for uid, _ in taken:
-                self._executor.forget(uid)
             self._tell(partial(
                 self._log.warning,
                 "the hub was silent for over %g s: %d tasks that had not started are given back",
                 SILENT_S, len(taken),
             ))
+
+    def _give_back(self) -> None:
+        while self._returning:
+            batch = self._returning[:BATCH]
+            self._store.release(self._wire, self._owner, batch)
+            del self._returning[:len(batch)]
