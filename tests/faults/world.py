@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -39,7 +39,7 @@ from history import (
     read_totals,
     ready_pids,
 )
-from proxy import Proxy
+from proxy import Proxy, _Link, _receive, _send
 from servers import Server, wait_until
 
 import skedulr
@@ -61,6 +61,7 @@ class Trap(Proxy):
 
     sprung = False
     _waits_for = b""
+    _held: threading.Event | None = None
 
     def set_trap(
         self, called: str, then: str, act: Callable[[], None] = lambda: None,
@@ -77,8 +78,31 @@ class Trap(Proxy):
             self._waits_for = b""
             self._act()
             self.sprung = True
-            return self._then
+            if self._then != "hold_reply":
+                return self._then
+            self._held = threading.Event()
+            return "drop_reply"
         return super()._spend(piece)
+
+    def _replies(self, link: _Link) -> None:
+        # One reply may be held back without being lost: ``then="hold_reply"``.
+        while piece := _receive(link.server):
+            if link.doomed:
+                link.doomed = False
+                held, self._held = self._held, None
+                if held is None:
+                    self.lost += 1
+                    link.reset()
+                    break
+                self._let = held
+                held.wait(30)
+            self._hold()
+            _send(link.client, piece)
+        self._end(link)
+
+    def let_go(self) -> None:
+        """Send the reply that is held back."""
+        self._let.set()
 
 
 class World:
@@ -187,6 +211,16 @@ class World:
             answer = "maybe" if error.maybe_submitted else "refused"
         self.history.submitted.append(Submitted(uid, answer, ends))
         return uid
+
+    def submit_many(self, calls: Sequence[tuple[str, tuple[object, ...]]]) -> list[str]:
+        """Queue (name, arguments) in one go, on a server that is well; their uids."""
+        app, made, uids = self._own, [], []
+        for name, args in calls:
+            uids.append(f"{name}-{next(self._numbers)}")
+            made.append(app.remote(name, id=uids[-1]).bind(*args))
+        app.submit_many(made)
+        self.history.submitted += [Submitted(uid, "stored") for uid in uids]
+        return uids
 
     @property
     def _own(self) -> skedulr.Skedulr:
