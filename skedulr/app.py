@@ -45,7 +45,9 @@ class Skedulr:
         self.hooks = Hooks()
         self.middleware: list[Middleware] = []
         self._settings: dict[str, Any] = {}
-        self._client: Client | None = None
+        # One at most. A dict, because threads that come at once can agree on its entry without a
+        # lock, which a fork could copy locked.
+        self._clients: dict[None, Client] = {}
         #: Makes the client where it is not the usual one: the testing kit's.
         self.client_maker: Callable[[ClientConfig], Client] | None = None
         self.configure(url=url, **settings)
@@ -200,25 +202,27 @@ class Skedulr:
 
     def close(self) -> None:
         """End this process's connections and threads; the next use makes new ones."""
-        client, self._client = self._client, None
+        client = self._clients.pop(None, None)
         if client is not None:
             client.close()
 
     @property
     def client(self) -> Client:
         """The client, made at first use; it connects at its own first use."""
-        if self._client is None:
-            # Here and not above: redis must not be loaded by importing a module with tasks.
-            from .client import Client, ClientConfig
+        known = self._clients.get(None)
+        return known or self._clients.setdefault(None, self._make_client())
 
-            settings = configuration.load({}, self._settings, os.environ, Path.cwd(), None)
-            address = configuration.find_redis(settings, os.environ, Path.cwd())
-            self._client = (self.client_maker or Client)(ClientConfig(
-                url=address.url, namespace=settings.namespace,
-                submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
-                capacity=settings.capacity or 0,
-            ))
-        return self._client
+    def _make_client(self) -> Client:
+        # Here and not above: redis must not be loaded by importing a module with tasks.
+        from .client import Client, ClientConfig
+
+        settings = configuration.load({}, self._settings, os.environ, Path.cwd(), None)
+        address = configuration.find_redis(settings, os.environ, Path.cwd())
+        return (self.client_maker or Client)(ClientConfig(
+            url=address.url, namespace=settings.namespace,
+            submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
+            capacity=settings.capacity or 0,
+        ))
 
 
 def _calls(calls: Iterable[Any]) -> Iterator[Call[Any]]:

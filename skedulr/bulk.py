@@ -1,4 +1,4 @@
-"""Bulk submits: a stream of calls becomes stored tasks, 500 a round trip, in constant memory.
+"""Bulk submits: a stream of calls becomes stored tasks in constant memory, 500 or 4 MiB at a time.
 
 Calls are prepared in chunks; a chunk is grouped by pool, so that calls to mixed pools cost as few
 round trips as calls to one. While Redis stores one chunk the next is prepared. Where a call can not
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from .committer import Parcel
+from .committer import CALL_BYTES, Parcel
 from .store import BATCH, Submission
 
 C = TypeVar("C")
@@ -42,18 +42,20 @@ class Bulk(Generic[C, H]):
         """Handles in the order of ``calls``, each once its task is stored."""
         waiting: deque[_Chunk] = deque()
         prepared: list[tuple[str, Submission]] = []
+        size = 0
         failure: Exception | None = None
         source = iter(calls)
         while failure is None:
             try:
                 prepared.append(self._prepare(next(source)))
+                size += len(prepared[-1][1].envelope)
             except StopIteration:
                 break
             except Exception as error:
                 failure = error  # what came before it is stored all the same
-            if len(prepared) == BATCH:
+            if len(prepared) == BATCH or size >= CALL_BYTES:
                 waiting.append(self._send(prepared))
-                prepared = []
+                prepared, size = [], 0
                 if len(waiting) > 1:
                     yield from self._await(waiting.popleft())
         if prepared:

@@ -35,6 +35,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 #: An answer may come this much after its caller's time is over: no try is shorter, or a crowd of
 #: callers whose times end one after the other would cut each other's tries to nothing.
 _LATE_S = 0.5
+#: A call that has this many bytes takes no more: it is to be sent and stored well within the time.
+CALL_BYTES = 4_194_304
 #: Larger submits are not carried by their caller: sending may take as long again as the answer.
 _SMALL_BYTES = 16_384
 
@@ -227,10 +229,11 @@ class Committer:
     def _gather(self) -> list[Parcel]:
         """What fits into one call; at least one parcel."""
         batch = [self._waiting.popleft()]
-        room = BATCH - len(batch[0].submissions)
-        while self._waiting and len(self._waiting[0].submissions) <= room:
+        room, room_bytes = BATCH - len(batch[0].submissions), CALL_BYTES - _size(batch[0])
+        while self._waiting and len(self._waiting[0].submissions) <= room and room_bytes > 0:
             parcel = self._waiting.popleft()
             room -= len(parcel.submissions)
+            room_bytes -= _size(parcel)
             batch.append(parcel)
         self._alone = len(batch) == 1
         return batch
@@ -292,12 +295,15 @@ class Committer:
             raise
 
 
-def unavailable(why: object, *, maybe_submitted: bool = False) -> StorageUnavailable:
-    """The one documented error for a Redis that does not answer or refuses."""
-    known = (
-        "the task may have been stored" if maybe_submitted else "certainly nothing was stored"
-    )
-    failure = StorageUnavailable(f"Redis is not available ({why}); {known}", maybe_submitted)
+def unavailable(why: object, *, maybe_submitted: bool | None = None) -> StorageUnavailable:
+    """The one documented error for a Redis that does not answer or refuses.
+
+    ``maybe_submitted``: None where nothing was to be stored.
+    """
+    known = {
+        None: "", True: "; the task may have been stored", False: "; certainly nothing was stored",
+    }[maybe_submitted]
+    failure = StorageUnavailable(f"Redis is not available ({why}){known}", bool(maybe_submitted))
     failure.__cause__ = why if isinstance(why, BaseException) else None
     return failure
 

@@ -11,15 +11,17 @@ from ..app import Skedulr
 @contextmanager
 def kept(app: Skedulr) -> Iterator[None]:
     """After the block the app has the client, settings, tasks, hooks and middleware of before."""
-    client, maker = app._client, app.client_maker
+    clients, maker = dict(app._clients), app.client_maker
     settings, middleware = dict(app._settings), list(app.middleware)
     tasks = dict(app.tasks._tasks)
     hooks = {event: list(several) for event, several in app.hooks._hooks.items()}
-    app._client = None
+    app._clients.clear()
     try:
         yield
     finally:
-        app._client, app.client_maker = client, maker
+        app.client_maker = maker
+        app._clients.clear()
+        app._clients.update(clients)
         app._settings, app.middleware[:] = settings, middleware
         app.tasks._tasks.clear()
         app.tasks._tasks.update(tasks)
