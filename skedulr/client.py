@@ -317,7 +317,7 @@ class Client:
         try:
             return self._try(look, None)
         except WireError as error:
-            raise unavailable(error, maybe_submitted=error.sent) from error
+            raise unavailable(error) from error
 
     def _try(self, look: Callable[[Wire], T], timeout_s: float | None) -> T:
         """Run it, and once more where its connection had died, in ``timeout_s`` (None: as long as
