@@ -48,6 +48,8 @@ class Heart:
         self._store, self._wire, self._owner = store, wire, owner
         self._executor, self._board = executor, board
         self._lease_s, self._on_word, self._on_gone, self._log = lease_s, on_word, on_gone, log
+        # A renewal that is lost on the way must be noticed while there is time for another one.
+        wire.timeout_s = min(wire.timeout_s, lease_s / 3)
         self._words: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._troubled = False
