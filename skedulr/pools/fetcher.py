@@ -154,7 +154,7 @@ class Fetcher:
     def _ring(self) -> None:
         self._alarm = None
         self._work.set()
-        if not self._asleep:
+        if not self._asleep or not self._executor.has_room():
             # Every worker is busy here. Others may be free: the task must be ready for them.
             gevent.spawn(self._promote)
 
