@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gevent
-from gevent import _hub_local
+from gevent import _hub_local, monkey
 from gevent.event import Event
 from gevent.hub import get_hub
 
@@ -56,6 +56,8 @@ LAST_WORDS_S = 1.0
 #: When a drain first says what still runs, and then how often, seconds; and how many it names.
 FIRST_SAY_S, SAY_S, MOST_SHOWN = 1.0, 5.0, 10
 _PR_SET_PDEATHSIG = 1
+
+_signal = monkey.get_original("signal", "signal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +108,21 @@ class Child:
 
     def run(self) -> int:
         """Boot, work, drain; the exit status."""
-        self._signals.listen(
-            (signal.SIGTERM, signal.SIGUSR1, signal.SIGTTIN),
-            ignored=(signal.SIGINT, signal.SIGHUP, signal.SIGTTOU),
-        )
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._listen_to_signals()
+        # Nothing is claimed yet: while it imports, it may end at any moment.
+        _signal(signal.SIGTERM, lambda number, frame: os._exit(DRAINED))
         unblock()
         _die_with_parent()
         # In C, so that it works when nothing else does; to where the master reads it.
         faulthandler.enable(file=self._dump)
         try:
             self.app = load_modules(self.config.modules)
-            self._point_at_own_server()
         except BaseException as error:
             print_error(error)
             return CANNOT_BOOT
+        # Once more: a module may have set handlers of its own.
+        self._listen_to_signals()
+        self._point_at_own_server()
         self._compose()
         self._start()
         gevent.spawn(self._listen)
@@ -128,6 +130,13 @@ class Child:
         return self._drain()
 
     # Boot
+
+    def _listen_to_signals(self) -> None:
+        self._signals.listen(
+            (signal.SIGTERM, signal.SIGUSR1, signal.SIGTTIN),
+            ignored=(signal.SIGINT, signal.SIGHUP, signal.SIGTTOU),
+        )
+        _signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def _point_at_own_server(self) -> None:
         """What a task submits goes where the task came from, whatever its module configured: a

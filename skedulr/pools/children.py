@@ -36,6 +36,8 @@ _waitpid = monkey.get_original("os", "waitpid")
 WELL_S = 5.0
 #: Between two tries with a child that dies young, seconds: the first, doubled up to the second.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 15.0
+#: A slot none of whose last processes became ready is given up after so many.
+HOPELESS = 3
 #: Workers a board has room for, so that a pool can grow without a new child.
 MOST_WORKERS = 10_000
 #: How long a fork waits for look-ups of host names in the master's thread pool, seconds.
@@ -94,7 +96,9 @@ class Slot:
     coming: Process | None = None
     leaving: list[Process] = field(default_factory=list)
     incarnation: int = 0
+    #: Deaths in a row of processes that were young; and of those, before one was ever ready.
     failures: int = 0
+    stillborn: int = 0
     #: Monotonic seconds at which the next process may be forked.
     due_at: float = 0.0
     wanted: bool = True
@@ -115,6 +119,11 @@ class Death:
     lived_s: float
     was: str
     last_words: str
+
+    @property
+    def slot_is_hopeless(self) -> bool:
+        """Whether the slot's processes have died too often without ever being ready."""
+        return self.process.slot.stillborn >= HOPELESS
 
     @property
     def how(self) -> str:
@@ -264,6 +273,7 @@ class Children:
         lived_s = now - process.started_at
         if process is slot.serving:
             was, slot.serving = "serving", None
+            slot.stillborn = 0 if process.ready else slot.stillborn + 1
             self._pause(slot, status, lived_s)
         elif process is slot.coming:
             was, slot.coming = "coming", None

@@ -17,7 +17,8 @@ log = logging.getLogger("skedulr.master")
 
 #: From ABRT to KILL, seconds.
 KILL_AFTER_S = 2.0
-#: A heart that beats every quarter of a second and has not for this long is silent, seconds.
+#: A heart that beats every quarter of a second and has not for this long is silent, seconds; or
+#: for a quarter of the lease where that is less.
 SILENT_S = 1.0
 #: The master itself was held up when its looks are so far apart, seconds; then nobody is judged
 #: before the children had as much time again.
@@ -25,19 +26,20 @@ LATE_S = 3.0
 
 
 class HangWatch:
-    """Watches over ``look``; ``renew(process)`` is called for a living child with a silent heart,
-    three times a lease."""
+    """Watches by ``look``; ``renew(process)`` is called for a living child with a silent heart,
+    three times a lease. ``now`` is when it began, monotonic seconds."""
 
     def __init__(
-        self, *, timeout_s: float, lease_s: float, renew: Callable[[Process], None]
+        self, *, timeout_s: float, lease_s: float, renew: Callable[[Process], None], now: float
     ) -> None:
         self._timeout_s, self._lease_s, self._renew = timeout_s, lease_s, renew
-        self._looked_at: float | None = None
+        self._silent_s = min(SILENT_S, lease_s / 4)
+        self._looked_at = now
         self._excused_until = 0.0
 
     def look(self, processes: Iterable[Process], now: float) -> None:
         """Look at every child; ``now`` is monotonic seconds."""
-        if self._looked_at is not None and now - self._looked_at > LATE_S:
+        if now - self._looked_at > LATE_S:
             # We did not run ourselves (the machine slept, a debugger, Ctrl-Z): nor did they.
             self._excused_until = now + LATE_S
         self._looked_at = now
@@ -46,7 +48,7 @@ class HangWatch:
                 continue
             self._watch(process, now)
             silent_s = now - process.board.heart_beat
-            if silent_s > SILENT_S and now - process.renewed_at > self._lease_s / 3:
+            if silent_s > self._silent_s and now - process.renewed_at > self._lease_s / 3:
                 process.renewed_at = now
                 self._renew(process)
 

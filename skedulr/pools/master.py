@@ -41,7 +41,7 @@ from .sizes import Sizes
 
 log = logging.getLogger("skedulr.master")
 
-#: Between two looks when nothing happens, seconds.
+#: Between two looks when nothing happens, seconds; less where the lease is under 4 s.
 LOOK_S = 0.5
 #: Between two writes of the node's record, and two looks at the stored sizes, seconds.
 RECORD_S, SIZES_S = 5.0, 5.0
@@ -76,7 +76,8 @@ class Master:
             url=url, namespace=config.namespace, node=self.node, lease_s=config.lease
         )
         self._hangs = HangWatch(
-            timeout_s=config.hang_timeout, lease_s=config.lease, renew=self._renew
+            timeout_s=config.hang_timeout, lease_s=config.lease, renew=self._renew,
+            now=time.monotonic(),
         )
         self._notifier = notifier or Notifier({})
         self._driver = Driver()
@@ -92,8 +93,9 @@ class Master:
     def run(self, beside: Callable[[], None] = lambda: None) -> int:
         """Supervise; the exit status. ``beside`` is called once the children are forked."""
         self._start(beside)
+        look_s = min(LOOK_S, self.config.lease / 8)
         while not self._is_over():
-            for number in self._signals.wait(LOOK_S):
+            for number in self._signals.wait(look_s):
                 self._act_on(number)
             for death in self.children.reap():
                 self._after(death)
@@ -274,6 +276,8 @@ class Master:
         elif death.status not in (DRAINED, GONE) and not asked_for:
             log.error("pool %s: pid %d died after %.1f s, %s", pool, process.pid, death.lived_s,
                       death.how)
+            if death.slot_is_hopeless:
+                self._give_up(f"pool {pool} can not start")
         if death.last_words and not asked_for:
             log.error("pool %s: what pid %d was doing", pool, process.pid,
                       extra={"stack": death.last_words})
@@ -298,6 +302,12 @@ class Master:
             log.error("pool %s can not start: see the error above", pool)
             self._status = CANNOT_BOOT
             self._stop("a child can not boot")
+
+    def _give_up(self, why: str) -> None:
+        """Stop with a failure: what can not work is not tried for ever."""
+        log.error("%s: its children die again and again before they are ready", why)
+        self._status = FAILED
+        self._stop("giving up")
 
     def _renew(self, process: Process) -> None:
         gevent.spawn(self._estates.renew, process)

@@ -173,3 +173,12 @@ def test_a_task_whose_name_nobody_registered_harms_no_other(start: Nodes) -> Non
     dead = node.wait_state(unknown, "dead")
     assert dead["error"]["type"] == "UnknownTask"
     assert "no_such_task" in dead["error"]["message"]
+
+
+def test_children_that_die_as_they_import_are_given_up_with_1(
+    nodes: Nodes, one_server: Server
+) -> None:
+    node = nodes(one_server.url, work="import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    assert ended(node) == 1
+    assert node.log.count("killed by SIGSEGV") == 3
+    assert "work.py" in node.log, "and where it was"

@@ -1,0 +1,121 @@
+"""A child whose hub stands still: nothing is doubled while it computes, and it goes in the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+from harness import WORK, Node, gone, wait_until
+
+pytestmark = pytest.mark.server
+
+Start = Callable[..., Node]
+
+HOLDING = WORK + '''
+
+import ctypes
+
+# Functions called through PyDLL keep the GIL: not even another thread runs meanwhile.
+c = ctypes.PyDLL(None)
+
+
+@task(name="hold_gil", max_retries=0)
+def hold_gil(seconds):
+    note("began")
+    c.usleep(int(seconds * 1e6))
+    note("ended")
+
+
+@task(name="lock")
+def lock():
+    """A lock of the system that nobody opens: the hub waits for ever."""
+    note("began")
+    from gevent import monkey
+
+    held = monkey.get_original("_thread", "allocate_lock")()
+    held.acquire()
+    held.acquire()
+'''
+
+
+def test_a_child_that_computes_too_long_is_killed_and_the_task_has_timed_out(
+    start: Start,
+) -> None:
+    node = start("--hang-timeout", "1.5", pools="default=2")
+    first = node.child()
+    neighbour = node.submit("gate", "open")
+    node.effects.wait("began", neighbour)
+    uid = node.submit("burn", 60, max_retries=0)
+    node.effects.wait("began", uid)
+    dead = node.wait_state(uid, "dead")
+    assert gone(first)
+    assert dead["error"]["type"].endswith("TaskTimeout")
+    assert "in burn" in dead["error"]["traceback"], "the stack at which it hung"
+    assert (dead["crashes"], dead["attempt"]) == (0, 1)
+    assert "--hang-timeout" in node.log and f"default/{uid}" in node.log
+    assert 'File "' in node.log and "in burn" in node.log
+    # Its neighbour is charged nothing and runs again.
+    node.effects.wait("began", neighbour, count=2)
+    (node.folder / "open").touch()
+    task = node.wait_state(neighbour, "succeeded")
+    assert (task["attempt"], task["crashes"]) == (1, 0)
+
+
+def test_a_hung_task_with_attempts_left_is_tried_again_as_after_any_time_out(
+    start: Start,
+) -> None:
+    node = start("--hang-timeout", "1", pools="default=2", work=HOLDING)
+    uid = node.submit("lock", max_retries=1)
+    node.effects.wait("began", uid)
+    node.effects.wait("began", uid, count=2)
+    assert [one.attempt for one in node.effects.all(uid)] == [1, 2]
+    assert node.wait_state(uid, "dead")["attempt"] == 2
+
+
+@pytest.mark.parametrize("task", ["burn", "hold_gil"])
+def test_a_burst_longer_than_the_lease_runs_once(start: Start, task: str) -> None:
+    """Also where C code keeps the GIL, so that the heart is silent: then the master renews."""
+    node = start("--lease", "2", "--log-level", "debug", work=HOLDING)
+    other = start("--lease", "2", folder="other", work=HOLDING)
+    uids = [node.submit(task, 4)]
+    wait_until(lambda: node.effects.all(uids[0]) or other.effects.all(uids[0]), "it began")
+    node.wait_state(uids[0], "succeeded")
+    assert len(node.effects.all(uids[0]) + other.effects.all(uids[0])) == 2
+    if task == "hold_gil":
+        assert "whose heart is silent" in node.log + other.log
+
+
+def test_a_stopped_child_keeps_its_tasks_until_it_counts_as_hung(start: Start) -> None:
+    node = start("--lease", "1", "--hang-timeout", "3")
+    uid = node.submit("gate", "open")
+    [began] = node.effects.wait("began", uid)
+    os.kill(began.pid, signal.SIGSTOP)
+    node.wait_log("has not yielded")
+    assert node.effects.all(uid) == [began], "until then nobody else ran it"
+    node.effects.wait("began", uid, count=2)
+    assert gone(began.pid)
+    (node.folder / "open").touch()
+    node.wait_state(uid, "succeeded")
+
+
+def test_a_master_that_was_stopped_itself_kills_nobody(start: Start) -> None:
+    node = start("--hang-timeout", "1")
+    uid = node.submit("gate", "open")
+    [began] = node.effects.wait("began", uid)
+    node.signal_group(signal.SIGSTOP)
+    wait_until(lambda: stopped(node.pid), "it is stopped")
+    # Longer than the limit; there is nothing to wait for but the time itself.
+    time.sleep(3.5)
+    node.signal_group(signal.SIGCONT)
+    (node.folder / "open").touch()
+    node.wait_state(uid, "succeeded")
+    assert node.effects.all(uid, "began") == [began]
+    assert "has not yielded" not in node.log
+
+
+def stopped(pid: int) -> bool:
+    return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
