@@ -20,6 +20,7 @@ UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@=+-]{0,199}")
 SINGLE = (
     "ready", "delayed", "leases", "claims", "tasks", "info", "suspects", "done", "records",
     "dead", "cancels", "watch", "wake", "meta", "stats", "unique", "windows", "progress", "broken",
+    "schedules", "planned", "resting", "ticks", "declared", "declarers",
 )
 #: Keys of a pool of which each owner (a child process) has its own.
 PER_OWNER = ("owned", "own")
@@ -74,6 +75,12 @@ class PoolKeys:
     windows: str
     progress: str
     broken: str
+    schedules: str
+    planned: str
+    resting: str
+    ticks: str
+    declared: str
+    declarers: str
 
     def __init__(self, namespace: str, pool: str) -> None:
         check_name("namespace", namespace)
@@ -105,6 +112,8 @@ class SpaceKeys:
         self.names = prefix + "names"
         #: HASH pool -> the workers an operator wants in each process of it; "#" -> changes so far.
         self.sizes = prefix + "sizes"
+        #: ZSET, all scores 0: "<schedule> <pool>", so that a name finds its pool and pages are sorted.
+        self.schedules = prefix + "schedules"
         #: HASH of what masters share for their UI: the secret that signs sessions and forms.
         self.ui = prefix + "ui"
         #: LIST of changes made through the UI, newest first, bounded (msgpack).

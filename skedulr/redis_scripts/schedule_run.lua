@@ -1,0 +1,31 @@
+-- PURPOSE  Run a schedule now, beside its ticks: paused or not, whatever still runs.
+-- KEYS     ready delayed tasks info records unique windows wake meta planned
+-- ARGV     schedule, revision, id, envelope, options
+-- RETURNS  {now ms, verdict}: 'f' it is enqueued, 'k' its id is known already, 'u' its unique key is
+--          taken, 'l' the schedule is another by now, or gone
+-- include: now
+-- include: stamp
+-- include: plan_text
+-- include: enqueue
+local ready, delayed, tasks, info, records, unique, windows, wake, meta, planned = unpack(KEYS)
+local name, id = ARGV[1], ARGV[3]
+local now = now_ms()
+local options = read_options(ARGV[5], now)
+
+local plan = read_plan(redis.call('HGET', planned, name))
+if not plan or plan.revision ~= ARGV[2] then return {now, 'l'} end
+if redis.call('HEXISTS', tasks, id) == 1 or redis.call('HEXISTS', records, id) == 1 then
+  return {now, 'k'}
+end
+if options.digest and living_locks(unique, tasks, {options.digest}, now)[options.digest] then
+  return {now, 'u'}
+end
+-- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
+redis.call('HDEL', planned, '')
+plan.fired = plan.fired + 1
+add_run(plan, string.sub(id, #name + 2))
+redis.call('HSET', planned, name, write_plan(plan))
+redis.call('HSET', tasks, id, ARGV[4] .. stamp(now))
+enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
+         wake = wake, meta = meta}, {id}, {options}, now)
+return {now, 'f'}
