@@ -47,7 +47,9 @@ def make_app(
     site = Site(client)
     checker = auth if auth is None or callable(auth) else Credentials(auth, site.key)
     guard = Guard(auth=checker, read_only=read_only, hosts=hosts, loopback=loopback, key=site.key)
-    routes = bottle.Bottle(autojson=False, catchall=False)
+    routes = bottle.Bottle()
+    # What goes wrong in a handler is for the front to explain, not for Bottle's own error page.
+    routes.config.update({"catchall": False, "json.enable": False})
     pages = Pages(site, guard)
     Api(site).install(routes)
     pages.install(routes)
