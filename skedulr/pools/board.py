@@ -17,9 +17,11 @@ FIELDS = (
     "finished", "on_cpu", "wanted",
 )
 _HEAD = 8 * len(FIELDS)
-#: A worker's slot: the length of the uid, then the uid.
+#: A worker's slot: the length of the uid, how often the task may be tried again, then the uid.
 _SLOT = 208
 NOBODY = -1
+#: In a slot: as often as usual, and without a limit.
+_USUAL, _UNLIMITED = 255, 254
 #: The number of the field that is written at each switch of greenlets.
 ON_CPU = FIELDS.index("on_cpu")
 
@@ -60,12 +62,24 @@ class Board:
     def write_task(self, slot: int, uid: bytes) -> None:
         """Worker ``slot`` runs this task from now on; ``b""``: none."""
         at = _HEAD + slot * _SLOT
-        self._memory[at:at + 1 + len(uid)] = bytes((len(uid),)) + uid
+        self._memory[at:at + 2 + len(uid)] = bytes((len(uid), _USUAL)) + uid
+
+    def allow(self, slot: int, retries: int | None) -> None:
+        """The task in this slot may be tried again so often (None: for ever), not as usual."""
+        self._memory[_HEAD + slot * _SLOT + 1] = (
+            _UNLIMITED if retries is None else min(retries, _UNLIMITED - 1)
+        )
 
     def task_in(self, slot: int) -> bytes:
         """The uid in a worker's slot, or ``b""``."""
         at = _HEAD + slot * _SLOT
-        return self._memory[at + 1:at + 1 + self._memory[at]]
+        return self._memory[at + 2:at + 2 + self._memory[at]]
+
+    def retries_of_culprit(self, usual: int | None) -> int | None:
+        """How often the task that had the CPU last may be tried again."""
+        slot = int(self.on_cpu)
+        retries = _USUAL if slot == NOBODY else self._memory[_HEAD + slot * _SLOT + 1]
+        return {_USUAL: usual, _UNLIMITED: None}.get(retries, retries)
 
     def culprit(self) -> bytes:
         """The task that had the CPU last, or ``b""`` where none had."""

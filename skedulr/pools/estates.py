@@ -120,7 +120,7 @@ class Estates:
         )
         kind, text, _ = describe(error)
         value: list[Any] = [kind, text, death.last_words]
-        delay_s = _delay_s(body, attempt, error)
+        delay_s = _delay_s(body, attempt, error, process.board.retries_of_culprit(MAX_RETRIES))
         lane = _heir_lane(store, wire, process.owner)
         if delay_s is None:
             store.finish(lane, [Ending(uid, token, END_DEAD, message.entry(
@@ -148,16 +148,17 @@ def _judge(death: Death) -> Judgement | None:
     )
 
 
-def _delay_s(body: bytes, attempt: int, error: BaseException) -> float | None:
+def _delay_s(
+    body: bytes, attempt: int, error: BaseException, most: int | None
+) -> float | None:
     """When a task is tried again, seconds; None for no more.
 
-    The task's code is in the children alone: what was not said at submit is the default's.
+    A strategy that is set on the task itself is in the children alone: the default one stands in.
     """
     try:
         extras = message.read_journal(body).extras
     except PayloadError:
         return None
-    most = extras.get("max_retries", MAX_RETRIES)
     strategy = retries.from_wire(extras.get("retry")) or retries.DEFAULT
     return retries.delay_after(strategy, attempt, error, most)
 

@@ -30,7 +30,7 @@ def hold_gil(seconds):
     note("ended")
 
 
-@task(name="lock")
+@task(name="lock", max_retries=1)
 def lock():
     """A lock of the system that nobody opens: the hub waits for ever."""
     note("began")
@@ -49,7 +49,7 @@ def test_a_child_that_computes_too_long_is_killed_and_the_task_has_timed_out(
     first = node.child()
     neighbour = node.submit("gate", "open")
     node.effects.wait("began", neighbour)
-    uid = node.submit("burn", 60, max_retries=0)
+    uid = node.submit("burn", 60)
     node.effects.wait("began", uid)
     dead = node.wait_state(uid, "dead")
     assert gone(first)
@@ -69,7 +69,7 @@ def test_a_hung_task_with_attempts_left_is_tried_again_as_after_any_time_out(
     start: Start,
 ) -> None:
     node = start("--hang-timeout", "1", pools="default=2", work=HOLDING)
-    uid = node.submit("lock", max_retries=1)
+    uid = node.submit("lock")
     node.effects.wait("began", uid)
     node.effects.wait("began", uid, count=2)
     assert [one.attempt for one in node.effects.all(uid)] == [1, 2]
