@@ -145,6 +145,10 @@ class Committer:
         else:
             self._wake()
 
+    def leave_parent(self) -> None:
+        """As ``Wire.leave``."""
+        self._wire.leave()
+
     # A caller that carries its own
 
     def _may_carry(self, parcel: Parcel) -> bool:
@@ -239,7 +243,10 @@ class Committer:
         return batch
 
     def _commit(self, batch: list[Parcel]) -> None:
-        """Try until Redis answered, or nobody is left whose time is not over."""
+        """Try until Redis answered, or nobody is left whose time is not over.
+
+        A copy that a fork made of this greenlet goes on as well; what it repeats is stored already.
+        """
         pause_s, problem = _FIRST_PAUSE_S, WireError("the connection was busy")
         while batch := _in_time(batch, problem):
             try:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from redis.connection import Connection
 
-from .wire import WireError, make_connection
+from .wire import WireError, leave_connection, make_connection
 
 log = logging.getLogger("skedulr.client")
 
@@ -106,6 +106,10 @@ class Listener:
         if self._connection is not None:
             self._connection.disconnect()
 
+    def leave_parent(self) -> None:
+        """As ``Wire.leave``."""
+        leave_connection(self._connection)
+
     def _forget(self, id: str, waiter: Waiter) -> bool:
         waiters = self._waiters.get(id, set())
         waiters.discard(waiter)
@@ -138,8 +142,9 @@ class Listener:
             connection.connect()
             connection.send_command("SUBSCRIBE", self.channel)
             connection.read_response(timeout=5.0)
+            # Whoever missed a message while nobody listened; newcomers look once it is set.
+            self._tell_all()
             self._subscribed.set()
-            self._tell_all()  # whoever missed a message while nobody listened
             while not self._stopped:
                 if not connection.can_read(timeout=60):
                     connection.send_command("PING")
@@ -204,6 +209,8 @@ class Watch:
                     return
                 if not joined:
                     joined = self._join(deadline)
+                    # What it was told meanwhile, the look at all of them finds.
+                    self._waiter.sleep(0)
                     to_look = list(self.left)
                     continue
                 told = self._waiter.sleep(min(pause_s, _left_s(deadline)))

@@ -12,6 +12,7 @@ Anything else Redis says is a fault of ours and comes as redis-py's own ``Respon
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -150,6 +151,11 @@ class Wire:
         if connection is not None:
             connection.disconnect()
 
+    def leave(self) -> None:
+        """Right after a fork, in the child: the connection is the parent's alone from now on."""
+        connection, self._connection = self._connection, None
+        leave_connection(connection)
+
     def _give_up(self, error: BaseException, sent: bool) -> NoReturn:
         """Raise what a broken-off call comes to. The connection may hold half a reply: it goes."""
         self.close()
@@ -178,6 +184,19 @@ class Wire:
             self._give_up(error, sent=False)
         self._connection = connection
         return connection
+
+
+def leave_connection(connection: Connection | None) -> None:
+    """Let go of a parent's connection without a word to the server.
+
+    Not by closing: a greenlet that was copied by the fork may be waiting for its answer, and would
+    take it from the parent; what the number of the socket is given to next must not be another one.
+    """
+    found = getattr(connection, "_sock", None)
+    if found is not None and found.fileno() >= 0:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, found.fileno(), inheritable=False)
+        os.close(nothing)
 
 
 def make_connection(url: str, *, name: str, timeout_s: float) -> Connection:

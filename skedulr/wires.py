@@ -23,9 +23,8 @@ class Wires:
     """Up to ``size`` connections to ``url``, lent one caller at a time."""
 
     def __init__(self, url: str, *, name: str, size: int = 4, timeout_s: float = 5.0) -> None:
-        self._free: deque[Wire] = deque(
-            Wire(url, name=name, timeout_s=timeout_s) for _ in range(size)
-        )
+        self._all = [Wire(url, name=name, timeout_s=timeout_s) for _ in range(size)]
+        self._free = deque(self._all)
         self._turns = threading.Semaphore(size)
         self._timeout_s = timeout_s
 
@@ -61,6 +60,11 @@ class Wires:
         """Close those that nobody holds."""
         for wire in list(self._free):
             wire.close()
+
+    def leave(self) -> None:
+        """As ``Wire.leave``, those that are lent included."""
+        for wire in self._all:
+            wire.leave()
 
 
 class SharedWire(Wire):
