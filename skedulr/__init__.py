@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     get = _default.get
     on = _default.on
     remote = _default.remote
+    resubmit = _default.resubmit
     stats = _default.stats
     submit = _default.submit
     submit_iter = _default.submit_iter
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     wait = _default.wait
 
 __all__ = [
-    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait",
+    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats",
     "use", "on", "configure", "Skedulr", "Task", "Call", "Handle",
     "current_task", "task_id", "report_progress",
@@ -70,7 +71,7 @@ _MODULES = {
     "LinearRetry": "retries", "ExponentialBackoff": "retries",
 }
 _METHODS = frozenset((
-    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "wait",
+    "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats",
     "use", "on", "configure",
 ))

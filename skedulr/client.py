@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -23,6 +25,7 @@ from .errors import (
     BulkError,
     ConfigError,
     DuplicateTask,
+    PayloadError,
     QueueFull,
     ResultTimeout,
     TaskFailed,
@@ -31,7 +34,7 @@ from .errors import (
 from .handles import Handle
 from .keys import PoolKeys, SpaceKeys, split_id
 from .prepare import prepare
-from .store import DUPLICATE, FULL, TAKEN, Store, Submission
+from .store import DUPLICATE, FULL, STORED, TAKEN, UNKNOWN, Store, Submission
 from .tasks import Call
 from .uids import Uids
 from .waiting import Listener, Watch
@@ -41,6 +44,9 @@ from .wires import Wires
 T = TypeVar("T")
 
 log = logging.getLogger("skedulr.client")
+#: What has connections in this process; in a forked child they are left.
+_live: weakref.WeakSet[_Process] = weakref.WeakSet()
+_live_known: list[bool] = []
 #: Names of tasks that were warned of waiting inside their own pool.
 _warned: set[str] = set()
 
@@ -63,6 +69,10 @@ class _Process:
     def __init__(self, config: ClientConfig) -> None:
         self.pid = os.getpid()
         self._config = config
+        if not _live_known:
+            _live_known.append(True)
+            os.register_at_fork(after_in_child=_leave_parents)
+        _live.add(self)
         self._space = SpaceKeys(config.namespace)
         name = f"skedulr:{config.name}:{self.pid}"
         self.wires = Wires(config.url, name=f"{name}:query", timeout_s=config.submit_timeout_s)
@@ -78,7 +88,6 @@ class _Process:
         """The committer of a pool, made at its first submit; it announces the pool."""
         known = self._committers.get(pool)
         if known is None:
-            store = Store(PoolKeys(self._config.namespace, pool))
             with self._guard:
                 known = self._committers.get(pool)
                 if known is None:
@@ -102,6 +111,19 @@ class _Process:
             committer.stop()
         self.listener.stop()
         self.wires.close()
+
+    def leave(self) -> None:
+        """In a forked child: these connections are the parent's alone."""
+        for committer in list(self._committers.values()):
+            committer.leave_parent()
+        self.listener.leave_parent()
+        self.wires.leave()
+
+
+def _leave_parents() -> None:
+    for process in list(_live):
+        process.leave()
+    _live.clear()
 
 
 def _announce(pools: str, pool: str, wire: Wire) -> None:
@@ -216,6 +238,33 @@ class Client:
     def overview(self) -> counts.Overview:
         """All pools and nodes in numbers, now."""
         return self._ask(lambda wire: counts.look(wire, self.config.namespace))
+
+    def resubmit(self, id: str) -> bool:
+        """Put an ended task back into its queue; see ``Handle.resubmit``."""
+        pool, uid = split_id(id)
+        return self.resubmit_all(pool, [uid])[0] == STORED
+
+    def resubmit_all(self, pool: str, uids: Sequence[str]) -> str:
+        """Put up to 500 ended tasks of a pool back; a verdict letter each (see ``store``).
+
+        Raises what the verdict stands for where a single one is named.
+        """
+        note = message.entry(message.RESUBMITTED, self.config.name, 0, 0)
+
+        def put_back(wire: Wire) -> str:
+            found = self._queries(pool).look(wire, uids)
+            batch = [(facts.uid, _placing_again(facts.record), note) for facts in found]
+            return self._store(pool).resubmit(wire, batch, self.config.capacity)
+
+        verdicts = self.ask(put_back)
+        if len(uids) == 1 and verdicts in (UNKNOWN, FULL, TAKEN):
+            id = f"{pool}/{uids[0]}"
+            if verdicts == UNKNOWN:
+                raise _not_found(id)
+            if verdicts == FULL:
+                raise QueueFull(f"pool {pool!r} is full: it holds {self.config.capacity:,} tasks")
+            raise DuplicateTask(f"another task has taken the unique key of {id}")
+        return verdicts
 
     def pools(self) -> list[dict[str, Any]]:
         """Every pool in numbers: the form DESIGN calls "pool"."""
@@ -348,6 +397,18 @@ def _warn_of_deadlock(ids: Iterable[str]) -> None:
             "nothing runs any more; submit it to another pool, or use depends_on",
             here.id, here.pool,
         )
+
+
+def _placing_again(record: bytes | None) -> str:
+    """The options under which an ended task is put back: its priority and its unique key."""
+    if record is None:
+        return ""
+    try:
+        placing = str(message.read_journal(record).extras.get("placing", ""))
+    except PayloadError:
+        return ""
+    # Where the key is taken by now that is said, whatever the first submit was told to do.
+    return re.sub(r" ([dsw]):[rp]:", r" \1:x:", placing)
 
 
 def _not_found(id: str) -> TaskNotFound:

@@ -65,6 +65,19 @@ class Handle(Generic[R_co]):
         """
         return cast(R_co, self._client.result(self.id, timeout))
 
+    @property
+    def progress(self) -> float | None:
+        """The percent that the running handler last reported, or None. Raises TaskNotFound."""
+        return cast("float | None", self.info()["progress"])
+
+    def resubmit(self) -> bool:
+        """Put an ended task back: same id, attempts and crashes from 0, the history kept.
+
+        False where it has not ended, so a second call changes nothing. Raises TaskNotFound,
+        DuplicateTask where its unique key is taken by now, QueueFull.
+        """
+        return self._client.resubmit(self.id)
+
     def cancel(self) -> bool:
         """Cancel: True if it was cancelled or, running, told to stop; False once it had ended."""
         return self._client.cancel(self.id)

@@ -24,13 +24,18 @@ VERSION = 1
 #: The length of a time behind an envelope or entry: a msgpack uint64, Redis milliseconds.
 STAMP = 9
 
-SUCCEEDED, FAILED, DEAD, CANCELLED, EXPIRED, SKIPPED, CRASHED, RESUBMITTED = range(1, 9)
+SUCCEEDED, FAILED, DEAD, CANCELLED, EXPIRED, SKIPPED, CRASHED, RESUBMITTED, MOVED = range(1, 10)
 
 #: The state that a record's last entry stands for.
 END_STATES = {
     SUCCEEDED: "succeeded", DEAD: "dead", CANCELLED: "cancelled", EXPIRED: "expired",
     SKIPPED: "skipped",
 }
+
+#: What the value of a MOVED entry begins with; the task's id in its new pool follows.
+_MOVED_TO = "moved to"
+#: The same as it stands in a record.
+_MOVED_MARK = b"\x92\xa8moved to"
 
 #: The error type of a task that died because its process did.
 CRASHED_TYPE = "Crashed"
@@ -86,6 +91,33 @@ def success(head: bytes, attempt: int, started_ms: int, result: bytes) -> bytes:
     return packed
 
 
+def moved(worker: str, new_id: str) -> bytes:
+    """The entry of a task that was stored in the pool its name belongs to, as ``new_id``."""
+    return entry(MOVED, worker, 0, 0, [_MOVED_TO, new_id])
+
+
+def moved_to(record: bytes) -> str | None:
+    """The id under which the task of a record goes on in another pool; mostly None."""
+    if _MOVED_MARK not in record:
+        return None
+    try:
+        last = read_journal(record).entries[-1]
+    except (PayloadError, IndexError):
+        return None
+    return str(last.value[1]) if last.kind == MOVED else None
+
+
+def envelope_of(body: bytes) -> bytes:
+    """The envelope at the beginning of a body or record. Raises PayloadError."""
+    reader = msgpack.Unpacker(raw=True, strict_map_key=False, max_buffer_size=0)
+    reader.feed(body)
+    try:
+        reader.skip()
+    except Exception as error:
+        raise PayloadError(f"not an envelope of Skedulr: {error}") from None
+    return body[:reader.tell()]
+
+
 @dataclass(slots=True)
 class Entry:
     """How one attempt ended; times are Redis milliseconds."""
@@ -115,12 +147,16 @@ class Journal:
         return END_STATES.get(self.entries[-1].kind) if self.entries else None
 
 
-def read_call(body: bytes, *, fresh: bool) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
-    """Name, args, kwargs and extras of a body; ``fresh``: no attempt has ended yet.
+def read_call(body: bytes) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
+    """Name, args, kwargs and extras of a task's body, whatever has happened to it so far.
 
     Raises PayloadError for what this version can not read.
     """
-    whole = payload.decode(body[:-STAMP]) if fresh else payload.decode_stream(body)[0]
+    try:
+        # Nearly always nothing lies between the envelope and one time: read in one go.
+        whole = payload.decode(body[:-STAMP])
+    except PayloadError:
+        whole = payload.decode_stream(body)[0]
     return _parts(whole)
 
 

@@ -37,8 +37,15 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
         key = task.option("key")
         if key is not None:
             extras["key"] = format_key(key, call)
+    placing = ""
+    if own or task.placed:
+        priority, when, lock = _placing(task, call, extras.get("key"))
+        if priority or lock != "-":
+            # A resubmit gives it the same place and the same lock again.
+            extras["placing"] = f"{priority} - {lock}"
+        if priority or lock != "-" or when != "-":
+            placing = f"{priority} {when} {lock}"
     body = message.envelope(task.head, call.args, call.kwargs, extras, limit)
-    placing = _placing(task, call, extras) if own or task.placed else ""
     return task.option("pool", "default"), Submission(own.get("id") or uid, body, placing)
 
 
@@ -66,15 +73,15 @@ def unique_digest(call: Call[Any], key: str | None) -> str:
     return urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def _placing(task: Task[..., Any], call: Call[Any], extras: dict[str, Any]) -> str:
-    """The option text of submit.lua: '' for a plain task."""
+def _placing(
+    task: Task[..., Any], call: Call[Any], key: str | None
+) -> tuple[int, str, str]:
+    """Priority, when and unique lock, as the options of submit.lua spell them."""
     priority = task.option("priority", 0)
     delay, at = task.option("delay"), task.option("at")
     if "at" in task.own:
         delay = None
     unique = task.option("unique")
-    if not priority and delay is None and at is None and unique is None:
-        return ""
     when = "-"
     if delay is not None:
         when = f"+{round(delay * 1000)}"
@@ -87,8 +94,8 @@ def _placing(task: Task[..., Any], call: Call[Any], extras: dict[str, Any]) -> s
         if mode == "w":
             window_ms = max(1, round(unique * 1000))
         what = _ON_DUPLICATE[task.option("on_duplicate", "raise")]
-        lock = f"{mode}:{what}:{window_ms}:{unique_digest(call, extras.get('key'))}"
-    return f"{priority} {when} {lock}"
+        lock = f"{mode}:{what}:{window_ms}:{unique_digest(call, key)}"
+    return priority, when, lock
 
 
 def _bound(call: Call[Any]) -> Any:

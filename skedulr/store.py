@@ -12,16 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .keys import PoolKeys
 from .redis_scripts import Script, script
 from .wire import Runner, WireError
 
+T = TypeVar("T")
+
 #: The most ids one call of a script takes.
 BATCH = 500
 
-STORED, ALREADY, DUPLICATE, FULL, TAKEN = "s", "a", "d", "f", "u"
+STORED, ALREADY, DUPLICATE, FULL, TAKEN, UNKNOWN = "s", "a", "d", "f", "u", "n"
 KEPT, LOST, CANCEL_MEANWHILE = "k", "l", "c"
 
 #: Kinds of an end, as scripts know them.
@@ -77,6 +79,18 @@ class Deferral(NamedTuple):
     delay_ms: int
 
 
+class Relocation(NamedTuple):
+    """A claimed task that goes to ``pool``, where its name belongs. ``options`` as of a Submission;
+    ``cancelled``: it is to be cancelled instead, there too, where an earlier try may have put it."""
+
+    uid: bytes
+    token: bytes
+    pool: str
+    envelope: bytes
+    options: str
+    cancelled: bool
+
+
 class Failure(NamedTuple):
     """A failed attempt that is to be tried again ``delay_ms`` from now."""
 
@@ -130,16 +144,19 @@ class Lane:
 
     def run(self, called: Script, keys: list[str], args: list[Any]) -> Any:
         """Run a script whose first argument after ``args[:k]`` is ``self.number + 1`` already."""
+        reply = self.insist(lambda: self.wire.run(called, keys, args))
+        self.number += 1
+        return reply
+
+    def insist(self, step: Callable[[], T]) -> T:
+        """Take a step that may be repeated, until it is answered."""
         tries = 0
         while True:
             try:
-                reply = self.wire.run(called, keys, args)
+                return step()
             except WireError as error:
                 tries += 1
                 self._ride_out(error, tries)
-            else:
-                self.number += 1
-                return reply
 
 
 class Store:
@@ -205,6 +222,14 @@ class Store:
         for one in batch:
             args += one
         verdicts: bytes = self._numbered(lane, "defer", args)[1]
+        return verdicts.decode()
+
+    def moved(self, lane: Lane, batch: Iterable[tuple[bytes, bytes, bytes]]) -> str:
+        """End claimed tasks that were stored in other pools: uid, token, entry; a letter each."""
+        args: list[Any] = [lane.number + 1]
+        for one in batch:
+            args += one
+        verdicts: bytes = self._numbered(lane, "moved", args)[1]
         return verdicts.decode()
 
     def claim(self, lane: Lane, want: int, starting: int, lease_ms: int) -> Claims:

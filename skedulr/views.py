@@ -29,8 +29,10 @@ class Facts:
 
     @property
     def state(self) -> str | None:
-        """The task's state; None where it is nowhere."""
+        """The task's state; None where it is nowhere, or went to another pool."""
         if self.record is not None:
+            if self.moved_to is not None:
+                return None
             try:
                 return message.read_journal(self.record).end_state or "dead"
             except PayloadError:
@@ -42,6 +44,11 @@ class Facts:
         if self.due_ms is not None:
             return "scheduled"
         return "queued" if self.place is not None else "waiting"
+
+    @property
+    def moved_to(self) -> str | None:
+        """The id under which it goes on in the pool its name belongs to; mostly None."""
+        return None if self.record is None else message.moved_to(self.record)
 
     def claimed(self) -> tuple[str, int, int]:
         """Token, place and start (ms, 0 if not yet) of the claim, or blanks."""
@@ -66,6 +73,8 @@ def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
         return {**named, "name": None, "state": state, "unreadable": str(error)}
     ended = journal.entries[-1] if facts.record is not None and journal.entries else None
     priority, attempts, crashes, due_ms = facts.counters()
+    if ended is not None:
+        priority = int(str(journal.extras.get("placing", "0")).partition(" ")[0])
     token, _, started_ms = facts.claimed()
     percent, note = msgpack.unpackb(facts.progress) if facts.progress else (None, None)
     return {

@@ -52,7 +52,7 @@ class StandIn:
         count = 0
         while uids := self.claim():
             for uid in uids:
-                name, args, kwargs, _ = message.read_call(self.claimed[uid][1], fresh=True)
+                name, args, kwargs, _ = message.read_call(self.claimed[uid][1])
                 self.succeed(uid, handler(name, args, kwargs))
                 count += 1
         return count

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import time
 import weakref
 from collections import deque
@@ -35,6 +36,7 @@ from ..errors import PayloadError, Reject, Retry, TaskCancelled, TaskTimeout, ne
 from ..errortext import describe, forget
 from ..hub.driver import Driver
 from ..middleware import Step, compose
+from ..names import Published
 from ..store import (
     END_CANCELLED,
     END_DEAD,
@@ -44,6 +46,7 @@ from ..store import (
     Deferral,
     Ending,
     Failure,
+    Relocation,
 )
 from ..tasks import MAX_RETRIES, Task
 from .board import NOBODY, ON_CPU, Board
@@ -160,6 +163,10 @@ class Executor:
         self.on_stuck: Callable[[], None] = _nobody
         #: Takes what handlers report: uid, token, percent, note.
         self.on_progress: Callable[[bytes, bytes, float, str | None], None] = _nobody_reads
+
+        #: What is known of where a name belongs; asked about names that are not registered here,
+        #: and those that were submitted with nothing but a name.
+        self.home_of: Callable[[str], Published | None] = _nowhere
 
     # Taking in
 
@@ -430,13 +437,17 @@ class Executor:
         header = _read_header(claimed.header)
         run.attempt = header[1] + 1
         try:
-            name, args, kwargs, extras = message.read_call(claimed.body, fresh=run.attempt == 1
-                                                           and header[2] == 0)
+            name, args, kwargs, extras = message.read_call(claimed.body)
         except PayloadError as error:
             self._bury(run, "PayloadError", f"the stored call can not be read: {error}")
             return
         run.name = name
         task = self._app.tasks.get(name)
+        if task is None or "unplaced" in extras:
+            home = self.home_of(name)
+            if home is not None and home.pool != self.pool:
+                self._move(run, home, extras)
+                return
         if task is None:
             self._put_off(run, name, claimed.header)
             return
@@ -581,6 +592,20 @@ class Executor:
             run.claimed.uid, run.claimed.token, round(UNKNOWN_AGAIN_S * 1000)
         ))
 
+    def _move(self, run: Run, home: Published, extras: dict[str, Any]) -> None:
+        """It lies in the wrong pool: its producer knew no better. No attempt is counted."""
+        log.info("task %s/%s: %r belongs to pool %r and goes there",
+                 self.pool, run.claimed.uid.decode(), run.name, home.pool)
+        options = extras.get("placing")
+        if options is None:
+            priority = home.defaults.get("priority", 0)
+            options = f"{priority} - -" if priority else ""
+        self._recorder.move(Relocation(
+            run.claimed.uid, run.claimed.token, home.pool, message.envelope_of(run.claimed.body),
+            # Where the key is taken there, that ends this task, whatever the submit was told to do.
+            re.sub(r" ([dsw]):[rp]:", r" \1:x:", options), run.claimed.uid in self.cancelled,
+        ))
+
     def _report(self, claimed: Claimed, percent: float, note: str | None) -> None:
         self.on_progress(claimed.uid, claimed.token, percent, note)
 
@@ -629,6 +654,11 @@ def _place(claimed: Claimed) -> int:
 
 def _nobody() -> None:
     """Until someone listens."""
+
+
+def _nowhere(name: str) -> Published | None:
+    """Until there is a directory to ask."""
+    return None
 
 
 def _nobody_reads(uid: bytes, token: bytes, percent: float, note: str | None) -> None:
