@@ -454,6 +454,8 @@ class Executor:
         if extras:
             task = _with_extras(task, extras)
         run.task = task
+        if (most_retries := _retries_of_a_hang(task)) != MAX_RETRIES:
+            self._board.allow(run.worker.slot, most_retries)
         if claimed.uid in self.cancelled:
             self._end(run, END_CANCELLED, message.CANCELLED, "cancelled before it started")
             return
@@ -646,6 +648,15 @@ def _with_extras(task: Task[..., Any], extras: dict[str, Any]) -> Task[..., Any]
     return Task(
         app=task.app, name=task.name, function=task.function, defaults=task.defaults, own=own
     )
+
+
+def _retries_of_a_hang(task: Task[..., Any]) -> int | None:
+    """How often it may be tried again after it hung: for the master, which has not its code."""
+    never, only = task.option("never_retry_on"), task.option("retry_on")
+    if (never and issubclass(TaskTimeout, never)) or (only and not issubclass(TaskTimeout, only)):
+        return 0
+    most: int | None = task.option("max_retries", MAX_RETRIES)
+    return most
 
 
 def _place(claimed: Claimed) -> int:
