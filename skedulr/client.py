@@ -12,7 +12,6 @@ import re
 import threading
 import time
 import weakref
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
