@@ -42,9 +42,11 @@ from .control import Control
 from .executor import CANCELLED, LOST, SHUTDOWN, Executor, Limits
 from .fetcher import Fetcher
 from .heart import Heart
+from .mover import Mover
 from .patience import Patience
 from .plainwire import PlainWire
 from .progress import Progress
+from .publisher import Publisher
 from .recorder import Recorder
 from .signals import Signals, unblock
 from .sweeper import Sweeper
@@ -149,6 +151,7 @@ class Child:
         spec, config = self.spec, self.config
         pool, owner = spec.pool.name, spec.owner
         store = Store(PoolKeys(config.namespace, pool))
+        space = SpaceKeys(config.namespace)
         name = f"skedulr:{spec.node}:{pool}"
         self.patience = Patience(f"pool {pool}", self.log)
         self.driver = Driver(monotonic_ms=_monotonic_ms)
@@ -173,10 +176,15 @@ class Child:
             lease_s=config.lease, patience=self.patience, on_gone=self._gone,
         )
         self.recorder.on_retry = self.fetcher.due_in
+        self.recorder.relocate = Mover(store=store, lane=self.recorder.lane, space=space).move
+        self.publisher = Publisher(
+            app=self.app, space=space, wire=side, clock=clock, driver=self.driver
+        )
+        self.executor.home_of = self.publisher.home_of
         self.executor.on_stuck = self._ending.set
         self.executor.on_progress = Progress(store=store, wire=side, driver=self.driver).report
         self.control = Control(
-            url=spec.url, channel=SpaceKeys(config.namespace).control, name=f"{name}:control",
+            url=spec.url, channel=space.control, name=f"{name}:control",
             pool=pool, on_change=self._on_change,
             on_cancel=lambda uid: self.executor.interrupt(uid, CANCELLED),
         )
@@ -200,6 +208,7 @@ class Child:
         self.fetcher.start()
         self.sweeper.start()
         self.control.start()
+        self.publisher.start()
         self.driver.every(1.0, self._look_around, internal=True)
         self.board.ready = 1
         self.log.info("pool %s: %d workers ready, pid %d", self.spec.pool.name,

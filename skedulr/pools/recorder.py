@@ -8,7 +8,7 @@ recovered or released: the outcome is dropped, because another run of the task d
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 import gevent
@@ -25,6 +25,7 @@ from ..store import (
     Ending,
     Failure,
     Lane,
+    Relocation,
     Store,
 )
 from ..wire import Gone
@@ -38,10 +39,11 @@ class Recorder:
     def __init__(
         self, *, store: Store, lane: Lane, on_gone: Callable[[], None],
     ) -> None:
-        self._store, self._lane, self._on_gone = store, lane, on_gone
+        self._store, self.lane, self._on_gone = store, lane, on_gone
         self._endings: list[Ending] = []
         self._failures: list[Failure] = []
         self._deferrals: list[Deferral] = []
+        self._relocations: list[Relocation] = []
         self._work = Event()
         self._asleep = True
         self._greenlet: gevent.Greenlet | None = None
@@ -52,6 +54,8 @@ class Recorder:
         self.started: dict[bytes, bytes] = {}
         #: Called when a retry is due this soon (seconds): the wheel should know.
         self.on_retry: Callable[[float], None] = _ignore
+        #: Moves tasks to other pools; see ``Mover.move``.
+        self.relocate: Callable[[Sequence[Relocation]], Iterable[tuple[Relocation, str | Ending]]]
         self.lost = 0
         self.recorded = 0
 
@@ -77,6 +81,12 @@ class Recorder:
         if self._asleep:
             self._wake()
 
+    def move(self, relocation: Relocation) -> None:
+        """A task goes to the pool its name belongs to."""
+        self._relocations.append(relocation)
+        if self._asleep:
+            self._wake()
+
     def flush(self, timeout_s: float) -> bool:
         """Wait until all is written; False where that took longer."""
         return bool(self._quiet.wait(timeout_s))
@@ -94,7 +104,7 @@ class Recorder:
 
     def _run(self) -> None:
         while True:
-            if not (self._endings or self._failures or self._deferrals):
+            if not (self._endings or self._failures or self._deferrals or self._relocations):
                 self._asleep = True
                 self._quiet.set()
                 self._work.clear()
@@ -106,6 +116,8 @@ class Recorder:
                     self._retry()
                 if self._deferrals:
                     self._put_off()
+                if self._relocations:
+                    self._relocate()
             except Gone:
                 self._on_gone()
                 return
@@ -116,7 +128,7 @@ class Recorder:
     def _finish(self) -> None:
         batch = self._endings[:BATCH]
         started = list(islice(self.started.items(), BATCH))
-        verdicts = self._store.finish(self._lane, batch, started)
+        verdicts = self._store.finish(self.lane, batch, started)
         # Only now: had the call failed, they would still be here.
         del self._endings[:len(batch)]
         for uid, _ in started:
@@ -126,21 +138,31 @@ class Recorder:
 
     def _retry(self) -> None:
         batch = self._failures[:BATCH]
-        verdicts = self._store.retry(self._lane, batch)
+        verdicts = self._store.retry(self.lane, batch)
         del self._failures[:len(batch)]
         self._settle_delayed(batch, verdicts)
 
     def _put_off(self) -> None:
         batch = self._deferrals[:BATCH]
-        verdicts = self._store.defer(self._lane, batch)
+        verdicts = self._store.defer(self.lane, batch)
         del self._deferrals[:len(batch)]
         self._settle_delayed(batch, verdicts)
+
+    def _relocate(self) -> None:
+        batch = self._relocations[:BATCH]
+        outcomes = list(self.relocate(batch))
+        del self._relocations[:len(batch)]
+        for one, outcome in outcomes:
+            if isinstance(outcome, Ending):
+                self.end(outcome)
+            else:
+                self._settle(one.uid, outcome)
 
     def _settle_delayed(self, batch: Sequence[Failure | Deferral], verdicts: str) -> None:
         for one, verdict in zip(batch, verdicts, strict=True):
             if verdict == CANCEL_MEANWHILE:
                 self.end(Ending(one.uid, one.token, END_CANCELLED, message.entry(
-                    message.CANCELLED, self._lane.owner, 0, 0, "cancelled while it ran"
+                    message.CANCELLED, self.lane.owner, 0, 0, "cancelled while it ran"
                 )))
                 continue
             self._settle(one.uid, verdict)

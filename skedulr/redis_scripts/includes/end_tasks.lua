@@ -3,11 +3,11 @@
 -- include: forget
 -- The one way into an end state. A record is the journal with its last entry: the envelope, what
 -- its attempts came to, how it ended. `kinds` is a letter a task: 's' succeeded, 'd' dead (to the
--- dead-letter queue), 'c' cancelled, 'e' expired. `k` names the keys tasks, info, records, done,
+-- dead-letter queue), 'c' cancelled, 'e' expired, 'm' moved to another pool. `k` names the keys tasks, info, records, done,
 -- dead, cancels, watch, stats, unique and progress. Bodies that are gone already end all the same.
 local function end_tasks(k, ids, kinds, entries, now)
   if #ids == 0 then return end
-  local records, ended, buried, counted = {}, {}, {}, {s = 0, d = 0, c = 0, e = 0}
+  local records, ended, buried, counted = {}, {}, {}, {s = 0, d = 0, c = 0, e = 0, m = 0}
   local stamped, at = stamp(now), whole(now)
   for i, body in ipairs(redis.call('HMGET', k.tasks, unpack(ids))) do
     records[2 * i - 1], records[2 * i] = ids[i], (body or '') .. entries[i] .. stamped
@@ -22,5 +22,6 @@ local function end_tasks(k, ids, kinds, entries, now)
   if counted.s > 0 then redis.call('HINCRBY', k.stats, 'succeeded', counted.s) end
   if counted.d > 0 then redis.call('HINCRBY', k.stats, 'failed', counted.d) end
   -- A window runs on when its task has ended, unless that was cancelled: it may be wanted again.
-  forget(k, ids, function(mode, i) return mode ~= 'w' or kinds[i] == 'c' end)
+  -- A lock counts within its pool, so one that moves leaves none.
+  forget(k, ids, function(mode, i) return mode ~= 'w' or kinds[i] == 'c' or kinds[i] == 'm' end)
 end

@@ -1,0 +1,88 @@
+"""The directory of tasks: what children publish of theirs, for producers without the code.
+
+Redis holds one HASH a namespace: a task's name -> its pool, the defaults that decide how a call is
+submitted, and when that was published. Whatever else a task is set to, its worker knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import payload
+from .errors import PayloadError
+from .tasks import Task
+
+#: Defaults of a task that a submit of its calls needs.
+PRODUCER_OPTIONS = (
+    "priority", "delay", "at", "expires", "headers", "tags", "key", "unique", "on_duplicate",
+)
+#: An answer is good for this long, seconds; that there is none, for less: a child may just boot.
+FRESH_S, FRESH_NOTHING_S = 30.0, 2.0
+#: Beyond this many names the oldest answers are dropped: a producer may ask for any name.
+MOST_NAMES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What is known of a task by its name. ``at_ms`` is when a child said so, Redis ms."""
+
+    pool: str
+    defaults: dict[str, Any]
+    at_ms: int
+
+
+def published(task: Task[Any, Any], now_ms: int = 0) -> Published:
+    """What a child that has the task's code says of it."""
+    defaults = {name: task.defaults[name] for name in PRODUCER_OPTIONS if name in task.defaults}
+    return Published(str(task.defaults.get("pool", "default")), defaults, now_ms)
+
+
+def pack(said: Published) -> bytes:
+    """An entry of the directory."""
+    return payload.encode([said.pool, said.defaults, said.at_ms])
+
+
+def unpack(entry: bytes | None) -> Published | None:
+    """An entry, read; None where there is none, or none that this release can read."""
+    if entry is None:
+        return None
+    try:
+        pool, defaults, at_ms, *_ = payload.decode(entry)
+    except (PayloadError, TypeError, ValueError):
+        return None
+    known = {name: defaults[name] for name in PRODUCER_OPTIONS if name in defaults}
+    return Published(pool, known, at_ms)
+
+
+class Directory:
+    """The directory as one process sees it. ``look(name)`` asks Redis for an entry.
+
+    Answers are kept for 30 s. Where Redis can not be asked, an older answer still counts.
+    """
+
+    def __init__(
+        self, look: Callable[[str], bytes | None], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._look, self._monotonic = look, monotonic
+        self._known: dict[str, tuple[float, Published | None]] = {}
+
+    def find(self, name: str) -> Published | None:
+        """What is published of a task, or None. Raises what ``look`` raises, where nothing was
+        ever heard of the name."""
+        now_s = self._monotonic()
+        until_s, found = self._known.get(name, (0.0, None))
+        if now_s < until_s:
+            return found
+        try:
+            found = unpack(self._look(name))
+        except Exception:
+            if found is None:
+                raise
+            return found
+        if len(self._known) >= MOST_NAMES:
+            self._known.pop(next(iter(self._known)), None)
+        self._known[name] = (now_s + (FRESH_NOTHING_S if found is None else FRESH_S), found)
+        return found
