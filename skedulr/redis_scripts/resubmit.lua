@@ -14,6 +14,7 @@
 local ready, delayed, tasks, info, records, done, dead, unique, windows, wake, meta = unpack(KEYS)
 local capacity, before, count = tonumber(ARGV[1]), tonumber(ARGV[2]), (#ARGV - 2) / 3
 local now = now_ms()
+if count == 0 then return {now, ''} end
 
 local ids, options = {}, {}
 for i = 1, count do

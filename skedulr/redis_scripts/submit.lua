@@ -18,6 +18,7 @@ local ready, delayed, suspects, tasks, info, records, done, dead, cancels, watch
 local capacity = tonumber(ARGV[1])
 local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
+if count == 0 then return {now, ''} end
 
 local ids, options = {}, {}
 for i = 1, count do

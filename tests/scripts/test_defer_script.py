@@ -73,6 +73,15 @@ def test_it_shares_its_numbers_with_finish(pool: Scripts) -> None:
     assert pool.state()["own:n1"]["finish"] == "2 k"
 
 
+def test_an_empty_batch_is_only_remembered(pool: Scripts) -> None:
+    pool.submit(task("a"))
+    pool.claim()
+    pool.cancel("a")
+    before = pool.state("own")
+    assert pool.defer().rest == [""]
+    assert pool.state("own") == before
+
+
 def test_a_released_owner_defers_nothing(pool: Scripts) -> None:
     pool.submit(task("a"))
     taken = pool.claim()

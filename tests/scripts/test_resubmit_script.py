@@ -26,6 +26,11 @@ def test_finished_tasks_move_back_to_the_end_of_the_queue(pool: Scripts) -> None
     }
 
 
+def test_an_empty_batch_changes_nothing(pool: Scripts) -> None:
+    assert pool.resubmit().rest == [""]
+    assert pool.state() == {}
+
+
 def test_attempts_and_crashes_start_at_nothing(pool: Scripts) -> None:
     pool.submit(task("a", 2))
     pool.retry(("a", pool.claim().token, 0, b"oops"))

@@ -62,6 +62,15 @@ def test_a_repeated_call_gets_the_stored_answer_and_counts_once(pool: Scripts) -
     assert pool.state() == before
 
 
+def test_an_empty_batch_is_only_remembered(pool: Scripts) -> None:
+    pool.submit(task("a"))
+    pool.claim()
+    pool.cancel("a")
+    before = pool.state("own")
+    assert pool.retry().rest == [""]
+    assert pool.state("own") == before
+
+
 def test_a_released_owner_counts_nothing(pool: Scripts) -> None:
     pool.submit(task("a"))
     taken = pool.claim()

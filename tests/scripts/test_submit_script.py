@@ -20,6 +20,11 @@ def test_plain_tasks_are_stored_in_order_and_one_fetcher_is_woken(pool: Scripts)
     }
 
 
+def test_an_empty_batch_changes_nothing(pool: Scripts) -> None:
+    assert pool.submit().rest == [""]
+    assert pool.state() == {}
+
+
 def test_a_priority_puts_a_task_on_its_own_level_and_into_its_header(pool: Scripts) -> None:
     pool.submit(task("low", -100), task("plain"), task("high", 100), task("later", 100))
     assert pool.state("tasks", "meta", "wake") == {

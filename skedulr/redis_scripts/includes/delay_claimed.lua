@@ -27,7 +27,7 @@ end
 -- Of claims that still hold, leave those whose tasks are to be cancelled: verdict 'c', and the
 -- claim stays until the caller finishes it.
 local function leave_cancelled(cancels, ids, verdicts, kept, texts)
-  if redis.call('EXISTS', cancels) == 0 then return verdicts, kept, texts end
+  if #kept == 0 or redis.call('EXISTS', cancels) == 0 then return verdicts, kept, texts end
   local letters, left, left_texts = {}, {}, {}
   for i = 1, #ids do letters[i] = string.sub(verdicts, i, i) end
   local flagged = redis.call('SMISMEMBER', cancels, unpack(ids))
