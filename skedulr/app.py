@@ -100,11 +100,20 @@ class Skedulr:
 
         return register if function is None else register(function)
 
-    def remote(self, name: str, **given: Unpack[Options]) -> Task[..., Any]:
-        """A task by its name alone, whose code is elsewhere."""
+    def remote(
+        self, name: str, *, check: bool = False, **given: Unpack[Options]
+    ) -> Task[..., Any]:
+        """A task by its name alone, whose code is elsewhere.
+
+        Its pool and defaults are those that its workers publish. A name that none has published
+        yet goes to pool ``default`` (or the one given), whence a worker that knows better moves it;
+        with ``check`` it is refused here: UnknownTask.
+        """
         known = self.tasks.get(name)
         if known is not None:
             return known.using(**given)
+        if check:
+            self.client.require(name)
         own = options.check(cast("dict[str, Any]", given))
         return Task(
             app=self, name=tasks.check_task_name(name), function=None, defaults={}, own=own

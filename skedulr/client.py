@@ -30,12 +30,15 @@ from .errors import (
     ResultTimeout,
     TaskFailed,
     TaskNotFound,
+    UnknownTask,
+    nearest,
 )
 from .handles import Handle
 from .keys import PoolKeys, SpaceKeys, split_id
+from .names import Directory, Published
 from .prepare import prepare
 from .store import DUPLICATE, FULL, STORED, TAKEN, UNKNOWN, Store, Submission
-from .tasks import Call
+from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
 from .wire import Wire, WireError
@@ -137,6 +140,7 @@ class Client:
         self.config = config
         self.space = SpaceKeys(config.namespace)
         self._uids = Uids()
+        self._directory = Directory(self._look_up)
         self._processes: dict[int, _Process] = {}
 
     def close(self) -> None:
@@ -174,6 +178,8 @@ class Client:
         return Bulk(prepare=self._prepare, post=self._post, settle=self._settle)
 
     def _prepare(self, call: Call[Any]) -> tuple[str, Submission]:
+        if call.task.function is None:
+            call = self._placed(call)
         return prepare(call, self._uids.next(), self.config.payload_limit)
 
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
@@ -205,17 +211,13 @@ class Client:
         """All that is known of a task; TaskNotFound."""
         pool, uid = split_id(id)
         found = self._ask(lambda wire: self._queries(pool).task(wire, uid))
-        if found is None:
-            raise _not_found(id)
-        return found
+        return self.get(self._home(id)) if found is None else found
 
     def state(self, id: str) -> str:
         """A task's state; TaskNotFound."""
         pool, uid = split_id(id)
         found = self._ask(lambda wire: self._queries(pool).state(wire, uid))
-        if found is None:
-            raise _not_found(id)
-        return found
+        return self.state(self._home(id)) if found is None else found
 
     def cancel(self, id: str) -> bool:
         """Cancel a task; True if it was or will be, False once it had ended; TaskNotFound."""
@@ -226,7 +228,8 @@ class Client:
         )
         if was == "unknown":
             raise _not_found(id)
-        return was != "ended"
+        home = self._moved_to(id) if was == "ended" else None
+        return was != "ended" if home is None else self.cancel(home)
 
     def ask(self, look: Callable[[Wire], T]) -> T:
         """What ``look(wire)`` finds; for questions and steps that may run twice.
@@ -241,7 +244,7 @@ class Client:
 
     def resubmit(self, id: str) -> bool:
         """Put an ended task back into its queue; see ``Handle.resubmit``."""
-        pool, uid = split_id(id)
+        pool, uid = split_id(self._moved_to(id) or id)
         return self.resubmit_all(pool, [uid])[0] == STORED
 
     def resubmit_all(self, pool: str, uids: Sequence[str]) -> str:
@@ -338,11 +341,65 @@ class Client:
             self._try(lambda wire: self._store(pool).unwatch(wire, uid, channel), 1.0)
 
         watch = Watch(listener=process.listener, ids=asked, look=look, unlook=unlook)
+        elsewhere: dict[str, str] = {}
         try:
             for id, record in watch.ends(deadline):
-                yield asked[id], record
+                home = message.moved_to(record)
+                if home is None:
+                    yield asked[id], record
+                else:
+                    elsewhere[home] = asked[id]
         except WireError as error:
             raise unavailable(error) from error
+        if elsewhere:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            for home, record in self.ends(elsewhere, left):
+                yield elsewhere[home], record
+
+    # Tasks by name
+
+    def published(self, name: str) -> Published | None:
+        """What children say of a task: its pool, its defaults; None where none knows the name."""
+        return self._directory.find(name)
+
+    def require(self, name: str) -> Published:
+        """The same; UnknownTask names the nearest one."""
+        found = self.published(name)
+        if found is None:
+            known = self._ask(lambda wire: wire.call("HKEYS", self.space.names))
+            names = (one.decode("utf-8", "replace") for one in known)
+            raise UnknownTask(f"no process has published a task {name!r}{nearest(name, names)}")
+        return found
+
+    def _look_up(self, name: str) -> bytes | None:
+        entry: bytes | None = self._ask(lambda wire: wire.call("HGET", self.space.names, name))
+        return entry
+
+    def _placed(self, call: Call[Any]) -> Call[Any]:
+        """A call by name alone, with the pool and the defaults that its task was published with."""
+        task = call.task
+        found = self.published(task.name)
+        if found is None and "pool" in task.own:
+            return call
+        defaults = {} if found is None else {**found.defaults, "pool": found.pool}
+        return Call(
+            Task(
+                app=task.app, name=task.name, function=None, defaults=defaults, own=task.own,
+                unplaced=found is None,
+            ),
+            call.args, call.kwargs,
+        )
+
+    def _home(self, id: str) -> str:
+        """Where an id that is nothing here any more went; TaskNotFound."""
+        home = self._moved_to(id)
+        if home is None:
+            raise _not_found(id)
+        return home
+
+    def _moved_to(self, id: str) -> str | None:
+        pool, uid = split_id(id)
+        return self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0].moved_to)
 
     # Inside
 

@@ -37,6 +37,8 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
         key = task.option("key")
         if key is not None:
             extras["key"] = format_key(key, call)
+        if task.unplaced:
+            extras["unplaced"] = True
     placing = ""
     if own or task.placed:
         priority, when, lock = _placing(task, call, extras.get("key"))

@@ -64,12 +64,17 @@ class Task(Generic[P, R]):
     def __init__(
         self, *, app: Submitter, name: str, function: Callable[P, R] | None,
         defaults: Mapping[str, Any], own: Mapping[str, Any] | None = None,
+        unplaced: bool = False,
     ) -> None:
         self.app, self.name, self.function = app, name, function
         self.defaults, self.own = defaults, own or {}
+        #: Known by a name that nobody has published: a worker may know a better pool for it.
+        self.unplaced = unplaced
         self.head = message.name_part(name)
         #: Whether calls carry something beyond their arguments, or go elsewhere than plain ones.
-        self.travelling = any(one in defaults for one in ("expires", "headers", "tags", "key"))
+        self.travelling = unplaced or any(
+            one in defaults for one in ("expires", "headers", "tags", "key")
+        )
         self.placed = any(one in defaults for one in ("priority", "delay", "at", "unique"))
         if function is not None:
             # Not the function's own attributes: they could replace ours.
