@@ -17,9 +17,9 @@ log = logging.getLogger("skedulr.master")
 
 #: From ABRT to KILL, seconds.
 KILL_AFTER_S = 2.0
-#: A heart that beats every quarter of a second and has not for this long is silent, seconds; or
-#: for a quarter of the lease where that is less.
-SILENT_S = 1.0
+#: A heart that beats every quarter of a second and has not for this long is silent, seconds; with
+#: a short lease sooner, a sixth of it, but not before it could have beaten.
+SILENT_S, SOONEST_S = 1.0, 0.3
 #: The master itself was held up when its looks are so far apart, seconds; then nobody is judged
 #: before the children had as much time again.
 LATE_S = 3.0
@@ -33,7 +33,7 @@ class HangWatch:
         self, *, timeout_s: float, lease_s: float, renew: Callable[[Process], None], now: float
     ) -> None:
         self._timeout_s, self._lease_s, self._renew = timeout_s, lease_s, renew
-        self._silent_s = min(SILENT_S, lease_s / 4)
+        self._silent_s = max(SOONEST_S, min(SILENT_S, lease_s / 6))
         self._looked_at = now
         self._excused_until = 0.0
 

@@ -41,7 +41,7 @@ from .sizes import Sizes
 
 log = logging.getLogger("skedulr.master")
 
-#: Between two looks when nothing happens, seconds; less where the lease is under 4 s.
+#: Between two looks when nothing happens, seconds; less where the lease is under 5 s.
 LOOK_S = 0.5
 #: Between two writes of the node's record, and two looks at the stored sizes, seconds.
 RECORD_S, SIZES_S = 5.0, 5.0
@@ -93,7 +93,7 @@ class Master:
     def run(self, beside: Callable[[], None] = lambda: None) -> int:
         """Supervise; the exit status. ``beside`` is called once the children are forked."""
         self._start(beside)
-        look_s = min(LOOK_S, self.config.lease / 8)
+        look_s = min(LOOK_S, self.config.lease / 10)
         while not self._is_over():
             for number in self._signals.wait(look_s):
                 self._act_on(number)
