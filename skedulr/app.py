@@ -77,9 +77,7 @@ class Skedulr:
         self, *, name: str | None = None, **given: Unpack[Options]
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
-    def task(
-        self, function: Any = None, /, *, name: str | None = None, **given: Unpack[Options]
-    ) -> Any:
+    def task(self, function: Any = None, /, *, name: str | None = None, **given: Any) -> Any:
         """Make a function a task: ``@task`` or ``@task(name=..., pool=..., ...)``.
 
         Options hold for every call of the task, unless ``using`` says otherwise. Raises ConfigError

@@ -48,7 +48,7 @@ class Handle(Generic[R_co]):
 
         Raises TaskNotFound once the record is forgotten.
         """
-        return cast(str, self._client.state(self.id))
+        return self._client.state(self.id)
 
     def info(self) -> dict[str, Any]:
         """All that is known of the task: the JSON form of the HTTP interface, as a dict.

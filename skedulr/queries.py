@@ -42,8 +42,10 @@ class PoolQueries:
             ("EXEC",),
         ])[-1]
         return [
-            Facts(uid, *held, _number(due), _number(place) or _number(suspect))
-            for uid, *held, due, place, suspect in zip(uids, *read, strict=True)
+            Facts(uid, record, body, header, claim, progress, _number(due),
+                  _number(place) or _number(suspect))
+            for uid, record, body, header, claim, progress, due, place, suspect
+            in zip(uids, *read, strict=True)
         ]
 
     def state(self, wire: Wire, uid: str) -> str | None:

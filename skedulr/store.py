@@ -61,7 +61,8 @@ class Judgement:
     """How the death of an owner is judged. ``culprit`` is the task that had the CPU, or b"".
 
     A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the
-    journal entries for the two. With ``suspecting``, what was started is suspect where nobody is named.
+    journal entries for the two. With ``suspecting``, what was started is suspect where nobody is
+    named.
     """
 
     culprit: bytes
@@ -80,8 +81,11 @@ class Deferral(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """A claimed task that goes to ``pool``, where its name belongs. ``options`` as of a Submission;
-    ``cancelled``: it is to be cancelled instead, there too, where an earlier try may have put it."""
+    """A claimed task that goes to ``pool``, where its name belongs.
+
+    ``options`` as of a Submission; ``cancelled``: it is to be cancelled instead, there too, where
+    an earlier try may have put it.
+    """
 
     uid: bytes
     token: bytes
