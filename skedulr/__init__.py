@@ -43,8 +43,11 @@ if TYPE_CHECKING:
     configure = _default.configure
     get = _default.get
     on = _default.on
+    pause = _default.pause
     remote = _default.remote
     resubmit = _default.resubmit
+    resume = _default.resume
+    scale_pool = _default.scale_pool
     stats = _default.stats
     submit = _default.submit
     submit_iter = _default.submit_iter
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats",
+    "as_completed", "stats", "pause", "resume", "scale_pool",
     "use", "on", "configure", "Skedulr", "Task", "Call", "Handle",
     "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
@@ -72,7 +75,7 @@ _MODULES = {
 }
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats",
+    "as_completed", "stats", "pause", "resume", "scale_pool",
     "use", "on", "configure",
 ))
 

@@ -18,7 +18,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from . import context, counts, message, options, queries
+from . import context, counts, message, options, queries, sizing
 from .bulk import Bulk
 from .committer import Committer, Parcel, unavailable
 from .errors import (
@@ -30,6 +30,7 @@ from .errors import (
     ResultTimeout,
     TaskFailed,
     TaskNotFound,
+    UnknownPool,
     UnknownTask,
     nearest,
 )
@@ -268,6 +269,34 @@ class Client:
                 raise QueueFull(f"pool {pool!r} is full: it holds {self.config.capacity:,} tasks")
             raise DuplicateTask(f"another task has taken the unique key of {id}")
         return verdicts
+
+    def pause(self, pool: str | None, paused: bool) -> list[str]:
+        """Pause or resume a pool, or (None) every pool there is; the pools for which that was a
+        change. UnknownPool."""
+        def act(wire: Wire) -> list[str]:
+            known = self._known_pools(wire)
+            if pool is not None and pool not in known:
+                raise UnknownPool(f"there is no pool {pool!r}{nearest(pool, known)}")
+            chosen = known if pool is None else [pool]
+            return [one for one in chosen if self._store(one).pause(wire, paused)]
+
+        return self.ask(act)
+
+    def scale_pool(self, pool: str, workers: int | None, *, create: bool = False) -> None:
+        """Give a pool ``workers`` workers in each of its processes, on every node; None: as many
+        as it was started with. UnknownPool where no node serves it, unless ``create``."""
+        def act(wire: Wire) -> None:
+            if workers is None:
+                sizing.reset(wire, self.space, pool)
+                return
+            served = [one["name"] for one in counts.look(wire, self.config.namespace).pools
+                      if not one["unserved"]]
+            sizing.write(wire, self.space, pool, workers, served=served, create=create)
+
+        self.ask(act)
+
+    def _known_pools(self, wire: Wire) -> list[str]:
+        return [one["name"] for one in counts.look(wire, self.config.namespace).pools]
 
     def pools(self) -> list[dict[str, Any]]:
         """Every pool in numbers: the form DESIGN calls "pool"."""
