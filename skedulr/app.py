@@ -205,6 +205,29 @@ class Skedulr:
         """Counts of the whole namespace and of each pool."""
         return self.client.overview().stats()
 
+    def pause(self, pool: str | None = None) -> None:
+        """Claim nothing more in a pool, or in every pool there is, on any node, until ``resume``.
+
+        What runs goes on, submits are accepted, and a restart changes nothing. Raises UnknownPool.
+        """
+        self.client.pause(pool, True)
+
+    def resume(self, pool: str | None = None) -> None:
+        """Go on after ``pause``, in a pool or in all of them. Raises UnknownPool."""
+        self.client.pause(pool, False)
+
+    def scale_pool(self, pool: str, workers: int | None, create: bool = False) -> None:
+        """Give a pool so many workers in each of its processes, on every node, within a second.
+
+        ``workers`` is a whole number from 0 (nothing is claimed) to 10,000. It is kept, and wins
+        over ``--pools`` and tuning until it is taken back with None. Running tasks are left alone.
+        With ``create`` every node forks a process for a pool that none serves; without it that
+        raises UnknownPool.
+
+        >>> skedulr.scale_pool("reports", 16)      # doctest: +SKIP
+        """
+        self.client.scale_pool(pool, workers, create=create)
+
     # Inside
 
     def close(self) -> None:
