@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from .keys import PoolKeys
+from .keys import PoolKeys, SpaceKeys
 from .redis_scripts import Script, script
 from .wire import Runner, WireError
 
@@ -318,7 +318,11 @@ class Store:
 
     def pause(self, wire: Runner, paused: bool) -> bool:
         """Claim nothing any more, or go on; whether that was a change."""
-        return bool(self._run(wire, "pause", ["1" if paused else "0"])[1])
+        changed = bool(self._run(wire, "pause", ["1" if paused else "0"])[1])
+        # Children that have claimed ahead give it back.
+        control = SpaceKeys(self.keys.namespace).control
+        wire.call("PUBLISH", control, f"{'pause' if paused else 'resume'} {self.keys.pool}/")
+        return changed
 
     def watch(self, wire: Runner, uid: str, channel: str) -> bytes | bool:
         """The record of an ended task; True: ``channel`` will hear of it; False: unknown id."""
