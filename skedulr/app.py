@@ -228,6 +228,29 @@ class Skedulr:
         """
         self.client.scale_pool(pool, workers, create=create)
 
+    # The UI
+
+    def dashboard(
+        self, prefix: str = "", auth: Callable[[dict[str, Any]], bool] | None = None,
+        read_only: bool = False,
+    ) -> Callable[..., Iterable[bytes]]:
+        """The UI and HTTP interface as a WSGI application, for any server and any number of
+        threads or greenlets.
+
+        ``prefix`` is the path it is mounted at, where the server does not take it off itself.
+        ``auth(environ) -> bool`` says who may use it; None: whoever reaches it may do everything,
+        so the host application guards it. ``read_only``: nobody changes anything.
+
+        >>> application = skedulr.dashboard("/jobs", auth=is_staff)    # doctest: +SKIP
+        """
+        # Here and not above: redis must not be loaded by importing a module with tasks.
+        from .ui.app import make_app
+
+        return make_app(
+            lambda: self.client, prefix=prefix, auth=auth, read_only=read_only, hosts=None,
+            loopback=False,
+        )
+
     # Inside
 
     def close(self) -> None:
