@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     as_completed = _default.as_completed
     cancel = _default.cancel
     configure = _default.configure
+    dashboard = _default.dashboard
     get = _default.get
     on = _default.on
     pause = _default.pause
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats", "pause", "resume", "scale_pool",
-    "use", "on", "configure", "Skedulr", "Task", "Call", "Handle",
+    "use", "on", "configure", "dashboard", "Skedulr", "Task", "Call", "Handle",
     "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
     "SkedulrError", "ConfigError", "PayloadError", "PayloadTooLarge", "DuplicateTask", "QueueFull",
@@ -76,7 +77,7 @@ _MODULES = {
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats", "pause", "resume", "scale_pool",
-    "use", "on", "configure",
+    "use", "on", "configure", "dashboard",
 ))
 
 
