@@ -94,6 +94,8 @@ class Final(NamedTuple):
     state: str | None = None
     token: str | None = None
     failures: int = 0
+    #: Whether it is dead because its processes died.
+    crashed: bool = False
 
 
 class Violation(NamedTuple):
@@ -143,13 +145,18 @@ class History:
 
     def _ends(self) -> Iterator[Violation]:
         began = {one.uid for one in self.effects}
+        runs, touching = self.runs(), _Touching(self)
         for uid, answer, ends in self.submitted:
             final = self.finals.get(uid, Final(frozenset()))
             if answer == "refused":
                 if final.places or uid in began:
                     yield Violation("refused", uid, f"it is in {_list(final.places)}")
             elif final.places or answer == "stored":
-                yield from _end_of(uid, final, ends)
+                # Three crashes are an end for every kind of task; their runs say if they were.
+                crashes = sum(map(touching.touched, runs.get(uid, ())))
+                yield from _end_of(
+                    uid, final, (*ends, "dead") if final.crashed and crashes >= 3 else ends
+                )
 
     # What runs did
 
@@ -374,7 +381,8 @@ def _final(places: set[str], record: bytes) -> Final:
     last = journal.entries[-1]
     token = last.value if last.kind == message.SUCCEEDED and isinstance(last.value, str) else None
     failures = sum(1 for one in journal.entries if one.kind in (message.FAILED, message.DEAD))
-    return Final(frozenset(places), journal.end_state, token, failures)
+    crashed = isinstance(last.value, list) and last.value[0] == message.CRASHED_TYPE
+    return Final(frozenset(places), journal.end_state, token, failures, crashed)
 
 
 def read_totals(client: Any, keys: PoolKeys) -> dict[str, int]:

@@ -82,6 +82,16 @@ def test_an_end_of_the_wrong_kind_is_found() -> None:
     assert rules(history) == []
 
 
+def test_a_task_is_dead_of_crashes_only_after_three_of_them() -> None:
+    history = replace(one_good_task(), totals={}, effects=[], finals={
+        "a": Final(DEAD, "dead", None, 1, crashed=True)
+    })
+    for crash in range(3):
+        assert rules(history) == ["end"]
+        history.effects += run("a", f"o:{crash}", 10 * crash, 10 * crash + 1, phase="dying")
+    assert rules(history) == []
+
+
 # Doubled runs
 
 

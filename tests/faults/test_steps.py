@@ -32,9 +32,9 @@ def provoke(world: World, step: str) -> None:
     elif step == "promote":
         # Claims promote as well; the script of its own is for a node whose workers are all busy
         # when a due time comes that it knew of.
-        world.submit("plain", delay=1)
+        world.submit("plain", delay=0.7)
         for _ in range(4):
-            world.submit("hold", 2)
+            world.submit("hold", 1)
     else:
         world.submit("hold", 0.05)
 
@@ -173,6 +173,21 @@ def test_a_node_cut_off_for_longer_than_its_lease_loses_its_task_to_another_once
             whole.proxy(lonely).set("pass")
         whole.effect("interrupted", uid)
         (heir.folder / "open").touch()
+        history = whole.settle()
+    assert [str(one) for one in history.verdict()] == []
+
+
+def test_one_renewal_lost_without_a_trace_costs_no_lease(world: Callable[..., World]) -> None:
+    """The connection stays open and silent: it is given up in time for another renewal."""
+    with world(lease_s=3) as whole:
+        node = whole.node("node", proxied=True)
+        uid = whole.submit("gate", "open")
+        whole.effect("began", uid)
+        whole.node("other")
+        lost = whole.trap(node, "renew", "drop_request")
+        wait_until(lambda: lost.sprung, what="a renewal is lost")
+        node.wait_log("renewed again")
+        (node.folder / "open").touch()
         history = whole.settle()
     assert [str(one) for one in history.verdict()] == []
 

@@ -275,8 +275,11 @@ class World:
         self._sampler.start()
 
     def _sample(self) -> None:
-        client = redis.Redis.from_url(self.server.url, socket_timeout=2)
+        server, client = None, None
         while not self._stop.wait(SAMPLE_S):
+            if server is not self.server or client is None:
+                server = self.server
+                client = redis.Redis.from_url(server.url, socket_timeout=2)
             try:
                 seconds, micros = client.time()
                 at = time.monotonic()
@@ -298,13 +301,16 @@ class World:
     # Faults
 
     @contextmanager
-    def fault(self, kind: str, *pids: int) -> Iterator[None]:
-        """Note that this was done to these processes for the length of the block."""
+    def fault(self, kind: str, *pids: int, node: Node | None = None) -> Iterator[None]:
+        """Note that this was done to these processes for the length of the block, or to all
+        children that the node has in it."""
         begin = time.monotonic()
+        met = {*pids, *(node.children() if node else ())}
         try:
             yield
         finally:
-            self.history.faults.append(Fault(kind, begin, time.monotonic(), frozenset(pids)))
+            met.update(node.children() if node else ())
+            self.history.faults.append(Fault(kind, begin, time.monotonic(), frozenset(met)))
 
     def kill(self, *pids: int) -> None:
         """SIGKILL; returns when they are gone."""

@@ -1,0 +1,19 @@
+"""Random faults for a short while; ``python -m tests.faults.chaos --minutes 30`` for a long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chaos import Chaos
+
+pytestmark = pytest.mark.server
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_random_faults_lose_nothing_and_double_nothing(tmp_path: Path, seed: int) -> None:
+    print(f"seed {seed}")
+    report = Chaos(seed=seed, seconds=12, folder=tmp_path, pause_s=(0.2, 1.5), quiet=0).run()
+    print(report)
+    assert report.history.submitted, "the producers did nothing"
+    assert report.well, str(report)
