@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("app",),
     ("client", "bulk", "prepare", "committer", "waiting", "workflows", "schedules"),
     ("store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
-     "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag", "doctor"),
+     "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag", "doctor"),
     ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context"),
     ("config", "clock", "errors", "errortext", "embedded", "_version"),
 )
