@@ -85,14 +85,20 @@ class Kept(Generic[T]):
 def newest(
     wire: Wire, namespace: str, pools: Iterable[str], kinds: Sequence[str], count: int
 ) -> list[Ended]:
-    """The newest ended tasks of each pool, from its sorted sets ``kinds`` (done, dead)."""
+    """The newest ended tasks of each pool, from its sorted sets ``kinds`` (done, dead).
+
+    Where one set is cut, what the others hold from before that time is left out: else the share of
+    tasks that died would be that of the lists, not that of the runs.
+    """
     found: list[Ended] = []
     for keys in (PoolKeys(namespace, pool) for pool in pools):
         listed = wire.calls([
-            ("ZREVRANGE", getattr(keys, kind), 0, count - 1) for kind in kinds
+            ("ZREVRANGE", getattr(keys, kind), 0, count - 1, "WITHSCORES") for kind in kinds
         ])
-        for uids in listed:
-            found += read_ended(wire, keys, uids)
+        since = max((float(flat[-1]) for flat in listed if len(flat) == 2 * count), default=0.0)
+        for flat in listed:
+            pairs = zip(flat[::2], flat[1::2], strict=True)
+            found += read_ended(wire, keys, [uid for uid, at in pairs if float(at) >= since])
     return found
 
 

@@ -21,7 +21,6 @@ from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
 from ..handles import Handle
 from ..keys import PoolKeys, check_name, split_id
 from ..queries import PoolQueries
-from ..store import Store
 from ..wire import Wire
 from . import history, redisview, samples
 from .audit import Audit
@@ -174,26 +173,14 @@ class Site:
 
     def pause(self, pool: str | None, paused: bool) -> None:
         """Pause or resume one pool, or (None) all of them; UnknownPool."""
-        names = [self.pool(pool)["name"]] if pool is not None else [
-            one["name"] for one in self.overview().pools
-        ]
-        namespace = self.client.config.namespace
-        stores = [Store(PoolKeys(namespace, name)) for name in names]
-        self.client.ask(lambda wire: [store.pause(wire, paused) for store in stores])
+        self.client.pause(pool, paused)
         self.audit("pause" if paused else "resume", f"pool {pool}" if pool else "all pools")
 
     def scale(self, pool: str, workers: int | None) -> None:
         """Give a pool this many workers a process; None: as many as it was started with."""
         sizing.check_workers(0 if workers is None else workers)
         self.pool(pool)
-        space = self.client.space
-        if workers is None:
-            self.client.ask(lambda wire: sizing.reset(wire, space, pool))
-        else:
-            served = [one["name"] for one in self.overview().pools if not one["unserved"]]
-            self.client.ask(
-                lambda wire: sizing.write(wire, space, pool, workers, served=served)
-            )
+        self.client.scale_pool(pool, workers)
         self.audit("scale", f"pool {pool} to {'its own size' if workers is None else workers}")
 
     def sizes(self) -> dict[str, int]:

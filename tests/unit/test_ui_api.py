@@ -159,7 +159,8 @@ def test_what_json_has_no_form_for_is_shown_as_text(world: World, ui: Browser) -
 
 @pytest.mark.parametrize(("path", "status", "code"), [
     ("/api/tasks/default/nobody", 404, "task_not_found"), ("/api/nothing", 404, "not_found"),
-    ("/api/tasks?state=sleeping", 400, "config_error"), ("/api/tasks?limit=0", 400, "bad_parameter"),
+    ("/api/tasks?state=sleeping", 400, "config_error"),
+    ("/api/tasks?limit=0", 400, "bad_parameter"),
     ("/api/tasks?limit=501", 400, "bad_parameter"), ("/api/tasks?cursor=zz", 400, "config_error"),
     ("/api/tasks?stat=dead", 400, "unknown_parameter"), ("/api/tasks/de%20/x", 400, "config_error"),
     ("/api/tasks?pool=a%2Fb", 400, "config_error"), ("/api/history?span=1y", 400, "config_error"),

@@ -1,4 +1,4 @@
-"""A namespace with tasks in every state and the UI over it, in this process: no workers, no sockets.
+"""A namespace with tasks and the UI over it, in this process: no workers, no sockets.
 
 ``World`` submits through the client and plays the worker through the store. ``Browser`` asks the
 WSGI application as a server would, and keeps cookies.
@@ -115,7 +115,7 @@ class Answer:
         return code
 
     def header(self, name: str) -> str | None:
-        return dict((key.lower(), text) for key, text in self.headers).get(name.lower())
+        return {key.lower(): text for key, text in self.headers}.get(name.lower())
 
 
 @dataclass

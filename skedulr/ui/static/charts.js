@@ -12,21 +12,29 @@
 
   const ms = (value) =>
     value === null || value === undefined ? "—"
-      : value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
+      : value >= 1000 ? `${+(value / 1000).toFixed(1)} s` : `${value < 10 ? +value.toFixed(1) : Math.round(value)} ms`;
   const perSecond = (value) => (value === null || value === undefined ? "—" : `${value.toFixed(value < 10 ? 2 : 0)}/s`);
 
   const two = (n) => String(n).padStart(2, "0");
   const clock = (at) => { const d = new Date(at * 1000); return `${two(d.getHours())}:${two(d.getMinutes())}`; };
 
-  const options = (place, series, values) => ({
+  const fromZero = { range: (plot, low, high) => [0, high > 0 ? high * 1.1 : 1] };
+  // From milliseconds to minutes: on a plain axis one slow task hides all others.
+  const decades = { distr: 3, range: (plot, low, high) => (low > 0 ? uPlot.rangeLog(low, Math.max(high, low * 10), 10, true) : [1, 1000]) };
+
+  // On a scale of decades a line each, not nine.
+  const whole = (plot, marks) =>
+    plot.scales.y.distr === 3 ? marks.map((mark) => (Number.isInteger(+Math.log10(mark).toFixed(6)) ? mark : null)) : marks;
+
+  const options = (place, scale, series, values) => ({
     width: place.clientWidth, height: 180, cursor: { sync: { key: "skedulr" }, points: { size: 7 } },
     legend: { live: true }, padding: [8, 8, 0, 0],
-    scales: { y: { range: (plot, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    scales: { y: scale },
     axes: [
       { stroke: ink("--soft"), grid: { show: false }, ticks: { show: false }, font: "11px system-ui", size: 26, space: 70,
         values: (plot, marks) => marks.map(clock) },
-      { stroke: ink("--soft"), grid: { stroke: ink("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui",
-        size: 58, values: (plot, marks) => marks.map((mark) => values(mark)) },
+      { stroke: ink("--soft"), grid: { stroke: ink("--line"), width: 1, filter: whole }, ticks: { show: false },
+        filter: whole, font: "11px system-ui", size: 58, values: (plot, marks) => marks.map((mark) => (mark === null ? "" : values(mark))) },
     ],
     series: [{ label: "until", value: (plot, raw) => (raw ? clock(raw) : "—") }, ...series],
   });
@@ -39,14 +47,16 @@
     value: (plot, raw) => value(raw),
   });
 
+  const positive = (value) => (value === null ? null : Math.max(value, 0.5));
   const draw = (history) => {
     const data = {
-      rate: [history.t, history.succeeded, history.dead],
-      time: [history.t, history.p50_ms, history.p95_ms],
+      // The dead are part of what ended, drawn over it.
+      rate: [history.t, history.succeeded.map((n, i) => (n === null ? null : n + history.dead[i])), history.dead],
+      time: [history.t, history.p50_ms.map(positive), history.p95_ms.map(positive)],
     };
     const make = {
-      rate: () => options(places.rate, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond)], (n) => (n >= 10 ? n : +n.toFixed(2))),
-      time: () => options(places.time, [line("p50", "--accent", ms), line("p95", "--warn", ms)], ms),
+      rate: () => options(places.rate, fromZero, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond)], (n) => (n >= 10 ? n : +n.toFixed(2))),
+      time: () => options(places.time, decades, [line("p50", "--accent", ms), line("p95", "--warn", ms)], ms),
     };
     for (const name of Object.keys(data)) {
       if (plots[name]) plots[name].setData(data[name]);

@@ -28,7 +28,7 @@
 % for task in mine[:50]:
   <tr><th scope="row"><a href="{{link('/tasks/' + task['id'])}}">{{s.brief(task.get("name"), 60)}}</a><td>{{task["pool"]}}<td class="args"><code>{{s.call(task, 80)}}</code><td class="n">{{s.duration(now - task["started_at"]) if task.get("started_at") else s.NOTHING}}<td>
 % if task.get("progress") is not None:
-<progress max="100" value="{{task["progress"]}}"></progress> {{'%g' % task["progress"]}} % {{s.brief(task.get("note") or "", 60)}}
+<progress max="100" value="{{task["progress"]}}"></progress> {{'%.0f' % task["progress"]}} % {{s.brief(task.get("note") or "", 60)}}
 % end
 </tr>
 % end

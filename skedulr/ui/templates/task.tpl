@@ -22,7 +22,7 @@
 % include("trouble.tpl", trouble=task["unreadable"])
 % end
 % if task.get("progress") is not None:
-<section class="progress"><progress max="100" value="{{task["progress"]}}"></progress> <b>{{'%g' % task["progress"]}} %</b> {{task.get("note") or ""}}</section>
+<section class="progress"><progress max="100" value="{{task["progress"]}}"></progress> <b>{{'%.0f' % task["progress"]}} %</b> {{task.get("note") or ""}}</section>
 % end
 % if task.get("error"):
 <section class="failure"><h2>{{task["error"]["type"] or "Error"}}</h2><p>{{s.brief(task["error"]["message"], 2000)}}</p>
