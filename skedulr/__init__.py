@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Reject,
         ResultTimeout,
         Retry,
+        ScheduleNotFound,
         SkedulrError,
         StorageUnavailable,
         TaskCancelled,
@@ -36,60 +37,76 @@ if TYPE_CHECKING:
     )
     from .handles import Handle
     from .retries import ExponentialBackoff, LinearRetry
+    from .schedule_client import Schedule
     from .tasks import Call, Task
 
     as_completed = _default.as_completed
     cancel = _default.cancel
     configure = _default.configure
+    cron = _default.cron
     dashboard = _default.dashboard
+    every = _default.every
     get = _default.get
     on = _default.on
     pause = _default.pause
+    preview = _default.preview
     remote = _default.remote
     resubmit = _default.resubmit
     resume = _default.resume
     scale_pool = _default.scale_pool
+    schedule_cron = _default.schedule_cron
+    schedule_once = _default.schedule_once
+    schedule_recurring = _default.schedule_recurring
+    schedules = _default.schedules
     stats = _default.stats
     submit = _default.submit
     submit_iter = _default.submit_iter
     submit_many = _default.submit_many
     task = _default.task
+    unschedule = _default.unschedule
     use = _default.use
     wait = _default.wait
 
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats", "pause", "resume", "scale_pool",
-    "use", "on", "configure", "dashboard", "Skedulr", "Task", "Call", "Handle",
+    "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
+    "schedules", "preview",
+    "use", "on", "configure", "dashboard", "Skedulr", "Task", "Call", "Handle", "Schedule",
     "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
     "SkedulrError", "ConfigError", "PayloadError", "PayloadTooLarge", "DuplicateTask", "QueueFull",
-    "UnknownTask", "UnknownPool", "TaskNotFound", "TaskFailed", "ResultTimeout", "BulkError",
-    "StorageUnavailable", "TaskTimeout", "TaskCancelled",
+    "UnknownTask", "UnknownPool", "TaskNotFound", "ScheduleNotFound", "TaskFailed", "ResultTimeout",
+    "BulkError", "StorageUnavailable", "TaskTimeout", "TaskCancelled",
     "__version__",
 ]
 
 _MODULES = {
     "Skedulr": "app", "Task": "tasks", "Call": "tasks", "Handle": "handles",
+    "Schedule": "schedule_client",
     "current_task": "context", "task_id": "context", "report_progress": "context",
     "LinearRetry": "retries", "ExponentialBackoff": "retries",
 }
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats", "pause", "resume", "scale_pool",
+    "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
+    "schedules", "preview",
     "use", "on", "configure", "dashboard",
 ))
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'skedulr' has no attribute {name!r}")
-    if name in _METHODS:
-        value = getattr(import_module(".app", __name__).default, name)
-    else:
-        value = getattr(import_module(f".{_MODULES.get(name, 'errors')}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # or type checkers would take any misspelt name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'skedulr' has no attribute {name!r}")
+        if name in _METHODS:
+            value = getattr(import_module(".app", __name__).default, name)
+        else:
+            value = getattr(import_module(f".{_MODULES.get(name, 'errors')}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,7 @@ from . import config as configuration
 from . import options, tasks
 from .errors import ConfigError, ResultTimeout, SkedulrError
 from .hooks import Hooks
+from .schedule_methods import ScheduleMethods
 from .tasks import Call, Registry, Task
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Skedulr:
+class Skedulr(ScheduleMethods):
     """An app: ``app = Skedulr(url="redis://...")``; ``@app.task``; ``app.submit(...)``.
 
     ``settings`` are those of the configuration (``namespace``, ``submit_timeout``, ...); what is
@@ -42,6 +43,7 @@ class Skedulr:
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
         self.tasks = Registry()
+        self.declared = {}
         self.hooks = Hooks()
         self.middleware: list[Middleware] = []
         self._settings: dict[str, Any] = {}

@@ -16,24 +16,25 @@ class Context:
 
     ``attempt`` counts from 1. ``token`` names this claim: later writes of the run are fenced by it,
     and a handler can fence its own with it. ``due_at`` is epoch seconds, or None for a task without
-    a delay; ``deadline`` is monotonic seconds, or None without a time limit.
+    a delay; ``deadline`` is monotonic seconds, or None without a time limit. ``tick`` is the due
+    time of its schedule that the run stands for, epoch seconds; None without a schedule.
     """
 
     __slots__ = (
         "_report", "args", "attempt", "cancelled", "deadline", "due_at", "headers", "kwargs",
-        "max_retries", "name", "pool", "token", "uid",
+        "max_retries", "name", "pool", "tick", "token", "uid",
     )
 
     def __init__(
         self, *, uid: str, pool: str, name: str, args: list[Any], kwargs: dict[str, Any],
         attempt: int, max_retries: int | None, token: str, due_at: float | None,
-        headers: dict[str, Any], deadline: float | None = None,
+        headers: dict[str, Any], deadline: float | None = None, tick: float | None = None,
         report: Callable[[float, str | None], object] | None = None,
     ) -> None:
         self.uid, self.pool, self.name = uid, pool, name
         self.args, self.kwargs, self.headers = args, kwargs, headers
         self.attempt, self.max_retries, self.token = attempt, max_retries, token
-        self.due_at, self.deadline = due_at, deadline
+        self.due_at, self.deadline, self.tick = due_at, deadline, tick
         self.cancelled = False
         self._report = report
 

@@ -56,6 +56,10 @@ class TaskNotFound(SkedulrError):
     """No task with that id is known: never submitted, or its record was trimmed."""
 
 
+class ScheduleNotFound(SkedulrError, LookupError):
+    """No schedule of that name is known."""
+
+
 class TaskFailed(SkedulrError):
     """The task ended otherwise than ``succeeded``.
 

@@ -112,7 +112,7 @@ class SpaceKeys:
         self.names = prefix + "names"
         #: HASH pool -> the workers an operator wants in each process of it; "#" -> changes so far.
         self.sizes = prefix + "sizes"
-        #: ZSET, all scores 0: "<schedule> <pool>", so that a name finds its pool and pages are sorted.
+        #: ZSET, all scores 0: "<schedule> <pool>": a name finds its pool, and pages are sorted.
         self.schedules = prefix + "schedules"
         #: HASH of what masters share for their UI: the secret that signs sessions and forms.
         self.ui = prefix + "ui"

@@ -208,22 +208,39 @@ class ScheduleStore:
         ]
 
 
+def place(definition: Definition, now_ms: int, anchor_ms: int | None = None) -> Placed:
+    """A schedule with its first tick from now on; ``anchor_ms`` is any tick it had before."""
+    plan = definition.plan
+    tick_ms = plan.next_after(now_ms, now_ms if anchor_ms is None else anchor_ms)
+    return Placed(
+        definition, tick_ms, 0 if tick_ms is None else plan.fires_at(definition.name, tick_ms)
+    )
+
+
 class Directory:
-    """Which pool a schedule is in, for a whole namespace: sorted by name."""
+    """Which pool a schedule is in, for a whole namespace: sorted by name.
+
+    ``question``, ``answer`` and ``addition`` are for callers that send several commands at once.
+    """
 
     def __init__(self, space: SpaceKeys) -> None:
         self._key = space.schedules
 
-    def pools_of(self, wire: Runner, name: str) -> list[str]:
-        """The pools that have a schedule of that name: none or one, more only for a moment."""
-        found = wire.call("ZRANGEBYLEX", self._key, f"[{name} ", f"({name}!", "LIMIT", 0, 10)
+    def question(self, name: str) -> tuple[Any, ...]:
+        """The command that asks for the pools of a name."""
+        return ("ZRANGEBYLEX", self._key, f"[{name} ", f"({name}!", "LIMIT", 0, 10)
+
+    def answer(self, found: Iterable[bytes]) -> list[str]:
+        """The pools from what ``question`` brought."""
         return [member.decode().partition(" ")[2] for member in found]
 
-    def add(self, wire: Runner, pool: str, names: Iterable[str]) -> None:
-        """Note where these schedules are."""
-        members = [part for name in names for part in (0, f"{name} {pool}")]
-        if members:
-            wire.call("ZADD", self._key, *members)
+    def addition(self, pool: str, names: Iterable[str]) -> tuple[Any, ...]:
+        """The command that notes where schedules are; at least one."""
+        return ("ZADD", self._key, *(part for name in names for part in (0, f"{name} {pool}")))
+
+    def pools_of(self, wire: Runner, name: str) -> list[str]:
+        """The pools that have a schedule of that name: none or one, more only for a moment."""
+        return self.answer(wire.call(*self.question(name)))
 
     def drop(self, wire: Runner, pool: str, names: Iterable[str]) -> None:
         """Forget that these schedules are in ``pool``."""

@@ -13,6 +13,7 @@ lattice hangs on ``start``, or else on the tick that is stored, so nothing drift
 
 from __future__ import annotations
 
+import inspect
 import re
 import zlib
 from collections.abc import Mapping
@@ -95,6 +96,15 @@ class Plan:
                 return None
             tick = found * 1000
         return None if self.end_ms is not None and tick > self.end_ms else tick
+
+    def upcoming(self, instant_ms: int, anchor_ms: int, count: int) -> list[int]:
+        """The first ``count`` ticks after an instant, or as many as there are."""
+        found: list[int] = []
+        tick = self.next_after(instant_ms, anchor_ms)
+        while tick is not None and len(found) < count:
+            found.append(tick)
+            tick = self.next_after(tick, anchor_ms)
+        return found
 
     def latest(self, tick_ms: int, until_ms: int) -> int:
         """The last tick up to ``until_ms``, given one; by halving, however many lie between."""
@@ -248,7 +258,22 @@ def _declare(
     window = given.get("catch_up_window")
     window_ms = None if window is None else round(seconds("catch_up_window", window) * 1000)
     name = check_name(given.get("name") or call.task.name)
+    _check_arguments(name, call)
     return Declaration(name, call, plan, Policy(catch_up, window_ms, overlap))
+
+
+def _check_arguments(name: str, call: Call[Any]) -> None:
+    """A call that its function would not take must not wait for its first tick to fail."""
+    function = call.task.function
+    if function is None:
+        return
+    try:
+        inspect.signature(function).bind(*call.args, **call.kwargs)
+    except TypeError as error:
+        raise ConfigError(
+            f"schedule {name!r}: {call.task.name} can not be called like this: {error}; "
+            f"give its arguments with schedule_recurring or schedule_cron and task.bind(...)"
+        ) from None
 
 
 def _check(given: Mapping[str, Any], known: Any) -> dict[str, Any]:

@@ -152,7 +152,7 @@ class Registry:
     def add(self, task: Task[Any, Any]) -> None:
         """Register; a second, different function under one name is refused."""
         known = self._tasks.get(task.name)
-        if known is not None and not _same_function(known.function, task.function):
+        if known is not None and not same_function(known.function, task.function):
             raise ConfigError(
                 f"two functions are called {task.name!r}: {_place(known.function)} and "
                 f"{_place(task.function)}; give one of them another name: @task(name=...)"
@@ -211,7 +211,7 @@ def check_task_name(name: Any) -> str:
     return name
 
 
-def _same_function(one: Any, other: Any) -> bool:
+def same_function(one: Any, other: Any) -> bool:
     """A module imported twice defines the same function again.
 
     A factory or a decorator called twice does not, if what it made remembers different things.

@@ -49,6 +49,9 @@ class Control:
 
     def _hear(self, text: str) -> None:
         verb, _, what = text.partition(" ")
+        if not what:
+            # "<pool>/<uid>" ended, a run that a tick of its schedule waits for.
+            what = verb
         pool, _, uid = what.partition("/")
         if pool not in (self._pool, "*"):
             return

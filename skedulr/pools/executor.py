@@ -468,6 +468,7 @@ class Executor:
             attempt=run.attempt, max_retries=task.option("max_retries", MAX_RETRIES),
             token=claimed.token.decode(), due_at=header[3] / 1000 if header[3] else None,
             headers=extras.get("headers") or {},
+            tick=extras["tick"] / 1000 if "tick" in extras else None,
             report=partial(self._report, claimed),
         )
         if timeout_s is not None:
