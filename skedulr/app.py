@@ -76,10 +76,12 @@ class Skedulr(ScheduleMethods):
 
     @overload
     def task(
-        self, *, name: str | None = None, **given: Unpack[Options]
+        self, function: None = None, /, *, name: str | None = None, **given: Unpack[Options]
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
-    def task(self, function: Any = None, /, *, name: str | None = None, **given: Any) -> Any:
+    def task(
+        self, function: Any = None, /, *, name: str | None = None, **given: Any
+    ) -> Any:
         """Make a function a task: ``@task`` or ``@task(name=..., pool=..., ...)``.
 
         Options hold for every call of the task, unless ``using`` says otherwise. Raises ConfigError
@@ -130,7 +132,16 @@ class Skedulr(ScheduleMethods):
 
     # Submitting
 
-    def submit(self, task: Task[..., Any] | Call[Any] | str, /, *args: Any, **kwargs: Any) -> Any:
+    @overload
+    def submit(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+
+    @overload
+    def submit(self, task: Call[R], /) -> Handle[R]: ...
+
+    @overload
+    def submit(self, task: str, /, *args: Any, **kwargs: Any) -> Handle[Any]: ...
+
+    def submit(self, task: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Queue a task with these arguments, or a bound call, or a task by its name.
 
         >>> skedulr.submit("send_email", to="a@example.com")      # doctest: +SKIP
@@ -152,7 +163,7 @@ class Skedulr(ScheduleMethods):
         """Queue one bound call."""
         return self.client.submit(call)
 
-    def submit_many(self, calls: Iterable[Call[Any]]) -> list[Handle[Any]]:
+    def submit_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """Queue any iterable of bound calls, 500 per round trip; their handles in order.
 
         Raises BulkError when it stops half way: ``submitted`` handles, and the ``index`` to go on

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -21,7 +21,8 @@ class Handle(Generic[R_co]):
     __slots__ = ("_client", "id")
 
     def __init__(self, client: Client, id: str) -> None:
-        self._client, self.id = client, id
+        self._client = client
+        self.id: Final = id
 
     def __repr__(self) -> str:
         return f"<Handle {self.id}>"

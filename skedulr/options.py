@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from .errors import ConfigError, nearest
 from .keys import UID, check_name
@@ -36,8 +36,8 @@ class Options(TypedDict, total=False):
     expires: float | timedelta
     id: str
     key: str
-    unique: str | float | timedelta
-    on_duplicate: str
+    unique: Literal["until_done", "until_start"] | float | timedelta
+    on_duplicate: Literal["raise", "return", "replace"]
     keep_result: float | timedelta | bool
     headers: Mapping[str, Any]
     tags: tuple[str, ...] | list[str]
