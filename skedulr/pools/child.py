@@ -33,6 +33,8 @@ from ..config import Config, PoolSpec
 from ..hub.driver import Driver
 from ..hub.monitor import Monitor, greenlet_stacks
 from ..keys import PoolKeys, SpaceKeys
+from ..schedule_records import Definition
+from ..schedule_store import Directory, ScheduleStore
 from ..store import BATCH, Lane, Store
 from ..wire import Wire, WireError
 from ..wires import SharedWire
@@ -50,6 +52,7 @@ from .publisher import Publisher
 from .recorder import Recorder
 from .signals import Signals, unblock
 from .sweeper import Sweeper
+from .ticker import Ticker, definitions_of
 
 #: Exit statuses of a child, as the master reads them.
 DRAINED, CANNOT_BOOT, GONE = 0, 3, 75
@@ -119,13 +122,17 @@ class Child:
         faulthandler.enable(file=self._dump)
         try:
             self.app = load_modules(self.config.modules)
+            declared = definitions_of(
+                self.app, self.spec.pool.name, self.config.payload_limit,
+                [pool.name for pool in self.config.pools],
+            )
         except BaseException as error:
             print_error(error)
             return CANNOT_BOOT
         # Once more: a module may have set handlers of its own.
         self._listen_to_signals()
         self._point_at_own_server()
-        self._compose()
+        self._compose(declared)
         self._start()
         gevent.spawn(self._listen)
         self._ending.wait()
@@ -147,7 +154,7 @@ class Child:
             if app is self.app or "redis" not in app.settings:
                 app.configure(self.spec.url, namespace=self.config.namespace)
 
-    def _compose(self) -> None:
+    def _compose(self, declared: list[Definition]) -> None:
         spec, config = self.spec, self.config
         pool, owner = spec.pool.name, spec.owner
         store = Store(PoolKeys(config.namespace, pool))
@@ -193,6 +200,15 @@ class Child:
             keep=(config.keep_records_days * 86400, config.keep_records, config.keep_dead),
             judgement=poison.judge_host(),
         )
+        space = SpaceKeys(config.namespace)
+        self.ticker = Ticker(
+            store=ScheduleStore(store.keys, space.control),
+            store_of=lambda other: ScheduleStore(
+                PoolKeys(config.namespace, other), space.control
+            ),
+            directory=Directory(space), wire=SharedWire(spec.url, name=f"{name}:ticks"),
+            driver=self.driver, clock=clock, owner=owner, declared=declared,
+        )
         self.heart = Heart(
             store=store, wire=PlainWire(spec.url, name=f"{name}:heart"), owner=owner,
             executor=self.executor, board=self.board, lease_s=config.lease, on_word=self._on_word,
@@ -208,6 +224,7 @@ class Child:
         self.fetcher.start()
         self.sweeper.start()
         self.control.start()
+        self.ticker.start()
         self.publisher.start()
         self.driver.every(1.0, self._look_around, internal=True)
         self.board.ready = 1
@@ -255,7 +272,8 @@ class Child:
             self.executor.interrupt(uid, CANCELLED)
 
     def _on_change(self) -> None:
-        """Settings of the pool may have changed."""
+        """Settings of the pool may have changed, or its schedules."""
+        self.ticker.on_change()
 
     def _gone(self) -> None:
         """Our owner was released: whatever we hold belongs to others. Start anew as another."""
@@ -272,6 +290,7 @@ class Child:
         self.board.draining = 1
         deadline = time.monotonic() + self.config.grace
         self.executor.close()
+        self.ticker.stop()
         self.fetcher.stop()
         self._give_back(self.executor.take_all_pending())
         self.log.info("pool %s: draining, %d tasks run", self.spec.pool.name,
