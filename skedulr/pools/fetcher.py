@@ -45,10 +45,9 @@ class Fetcher:
         self._patience, self._on_gone = patience, on_gone
         self._room = Event()
         self._work = Event()
-        self._ask = Event()
         self._alarm: Entry | None = None
         self._alarm_ms = 0
-        self._asleep = False
+        self._asleep = Event()
         self._stopping = False
         self._greenlets: list[gevent.Greenlet] = []
         executor.on_room = self.on_room
@@ -103,10 +102,9 @@ class Fetcher:
             self._executor.accept(claims, starting, sent_at)
         if len(claims.rows) < 4 * want:
             # Redis had no more: whatever is submitted from now on brings a token.
-            self._asleep = True
-            self._ask.set()
+            self._asleep.set()
             self._work.wait()
-            self._asleep = False
+            self._asleep.clear()
 
     # Sleeping in Redis
 
@@ -114,10 +112,7 @@ class Fetcher:
         """Beside the fetcher: block on the token for it, only while it sleeps."""
         failures = 0
         while not self._stopping:
-            if not self._asleep:
-                self._ask.clear()
-                self._ask.wait()
-                continue
+            self._asleep.wait()
             try:
                 woken = self._block()
                 failures = 0
@@ -126,6 +121,8 @@ class Fetcher:
                 gevent.sleep(min(LONGEST_S, FIRST_S * 2 ** min(failures, 10)))
                 continue
             if woken:
+                # Not to block again before the fetcher has run: that would only hold it up.
+                self._asleep.clear()
                 self._work.set()
 
     def _block(self) -> bool:
@@ -133,7 +130,7 @@ class Fetcher:
         keys = self._store.keys
         seconds = random.uniform(SHORTEST_SLEEP_S, LONGEST_SLEEP_S)
         if self._sleeper.call("BLPOP", keys.wake, f"{seconds:.3f}", timeout_s=seconds + 3):
-            if not self._asleep and not self._executor.has_room():
+            if not self._asleep.is_set() and not self._executor.has_room():
                 # The alarm brought work meanwhile and nobody is free here: let another have it.
                 self._sleeper.call("RPUSH", keys.wake, "1")
             return True
@@ -154,7 +151,7 @@ class Fetcher:
     def _ring(self) -> None:
         self._alarm = None
         self._work.set()
-        if not self._asleep or not self._executor.has_room():
+        if not self._asleep.is_set() or not self._executor.has_room():
             # Every worker is busy here. Others may be free: the task must be ready for them.
             gevent.spawn(self._promote)
 

@@ -1,0 +1,10 @@
+"""The tasks that main_job.py measures."""
+
+import meter
+
+import skedulr
+
+
+@skedulr.task(name="noop")
+def noop(asked_at=None):
+    meter.hit(asked_at)
