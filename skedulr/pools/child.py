@@ -157,7 +157,7 @@ class Child:
     def _compose(self, declared: list[Definition]) -> None:
         spec, config = self.spec, self.config
         pool, owner = spec.pool.name, spec.owner
-        store = Store(PoolKeys(config.namespace, pool))
+        store = self._store = Store(PoolKeys(config.namespace, pool))
         space = SpaceKeys(config.namespace)
         name = f"skedulr:{spec.node}:{pool}"
         self.patience = Patience(f"pool {pool}", self.log)
@@ -175,7 +175,7 @@ class Child:
         )
         self.recorder.on_recorded = self.executor.forget
         self.recorder.started = self.executor.started
-        side = SharedWire(spec.url, name=f"{name}:sweep")
+        side = self._side = SharedWire(spec.url, name=f"{name}:sweep")
         self.fetcher = Fetcher(
             store=store, sleeper=Wire(spec.url, name=f"{name}:wake"),
             lane=Lane(Wire(spec.url, name=f"{name}:claim"), owner, self.patience.ride_out),
@@ -272,8 +272,17 @@ class Child:
             self.executor.interrupt(uid, CANCELLED)
 
     def _on_change(self) -> None:
-        """Settings of the pool may have changed, or its schedules."""
+        """Settings of the pool may have changed, or its schedules. What was claimed ahead of a
+        pause goes back."""
         self.ticker.on_change()
+        if not self.executor.pending:
+            return
+        try:
+            paused = self._side.call("HGET", self._store.keys.meta, "paused") == b"1"
+        except WireError:
+            return  # the next claim is told
+        if paused:
+            self._give_back(self.executor.take_all_pending())
 
     def _gone(self) -> None:
         """Our owner was released: whatever we hold belongs to others. Start anew as another."""
@@ -331,10 +340,9 @@ class Child:
 
     def _give_back(self, held: list[tuple[bytes, bytes]]) -> None:
         wire = Wire(self.spec.url, name=f"skedulr:{self.spec.node}:release", timeout_s=2)
-        store = Store(PoolKeys(self.config.namespace, self.spec.pool.name))
         try:
             for at in range(0, len(held), BATCH):
-                store.release(wire, self.spec.owner, held[at:at + BATCH])
+                self._store.release(wire, self.spec.owner, held[at:at + BATCH])
         except WireError as error:
             # The master releases the whole owner once we are gone, and tries until it can.
             self.log.warning("could not give back %d tasks: %s", len(held), error)

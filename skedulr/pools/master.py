@@ -86,6 +86,7 @@ class Master:
         self._reloading = False
         self._more_workers = 0
         self._has_served = False
+        self._told: tuple[Any, ...] = ()
         self._stopping_since: float | None = None
         self._killed = False
         self._status = STOPPED
@@ -110,7 +111,11 @@ class Master:
 
     def nodes_children(self) -> list[dict[str, Any]]:
         """What this node's children are doing, as the HTTP interface shows it."""
-        return [_child_view(process) for process in self.children.serving()]
+        stored = self._sizes.stored
+        return [
+            _child_view(process, process.slot.pool.name in stored)
+            for process in self.children.serving()
+        ]
 
     def problems(self) -> list[str]:
         """Why this node should be given no work, in words; empty: it is ready."""
@@ -157,7 +162,10 @@ class Master:
         elif number == signal.SIGHUP:
             self._reload("HUP")
         elif number in (signal.SIGTTIN, signal.SIGTTOU):
-            self._more_workers += 1 if number == signal.SIGTTIN else -1
+            if number == signal.SIGTTIN:
+                self._more_workers += 1
+            elif any(slot.workers for slot in self.children.slots):
+                self._more_workers -= 1
             self._follow_sizes()
             log.info("%s: %+d workers in each child of this node", signal.Signals(number).name,
                      self._more_workers)
@@ -200,6 +208,7 @@ class Master:
         if not self._has_served and self.children.all_ready():
             self._has_served = True
             self._notifier.ready(self._state())
+        self._tell_changes()
 
     def _reload(self, why: str) -> None:
         """Replace children one by one, each new one ready before its predecessor goes."""
@@ -314,11 +323,21 @@ class Master:
 
     # The node's record
 
+    def _tell_changes(self) -> None:
+        """Write the record at once where children or their sizes have changed."""
+        looks = tuple(
+            (process.pid, process.ready, process.board.workers)
+            for process in self.children.serving()
+        )
+        if looks != self._told:
+            self._told = looks
+            gevent.spawn(self._store_record)
+
     def _store_record(self) -> None:
         record = {
             "id": self.node, "host": socket.gethostname(), "pid": os.getpid(),
             "version": __version__, "started_at": self.started_at, "beat_at": time.time(),
-            "leader": False, "children": self.nodes_children(), "pools": self._pool_views(),
+            "leader": False, "children": self.nodes_children(),
         }
         now_ms = int(time.time() * 1000)
         try:
@@ -327,14 +346,6 @@ class Master:
                 self._wire.call("HSETNX", self._space.pools, pool.name, now_ms)
         except WireError as error:
             log.debug("can not write the node's record: %s", error)
-
-    def _pool_views(self) -> list[dict[str, Any]]:
-        return [
-            {"name": pool.name, "min": pool.minimum, "max": pool.maximum,
-             "manual": pool.name in self._sizes.stored,
-             "processes": sum(slot.pool.name == pool.name for slot in self.children.slots)}
-            for pool in self.children.pools()
-        ]
 
     def _finish(self) -> None:
         gevent.joinall(self._releasing, timeout=LAST_RELEASES_S)
@@ -358,9 +369,11 @@ def resident(pid: int) -> int | None:
     return rss
 
 
-def _child_view(process: Process) -> dict[str, Any]:
-    board = process.board
+def _child_view(process: Process, manual: bool) -> dict[str, Any]:
+    board, pool = process.board, process.slot.pool
+    workers = process.slot.workers
     return {
-        "pool": process.slot.pool.name, "pid": process.pid, "workers": int(board.workers),
+        "pool": pool.name, "pid": process.pid, "workers": int(board.workers),
         "busy": int(board.busy), "lag_ms": board.lag_ms, "rss": resident(process.pid),
+        "min": workers if manual else pool.minimum, "max": workers if manual else pool.maximum,
     }
