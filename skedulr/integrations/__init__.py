@@ -1,0 +1,1 @@
+"""Skedulr inside of web frameworks: one module each, which imports its framework."""
