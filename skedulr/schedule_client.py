@@ -7,6 +7,7 @@ is not written here: a node's children register it when they boot.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -69,13 +70,15 @@ class Schedules:
     def _put(self, wire: Wire, pool: str, definition: Definition) -> dict[str, Any] | None:
         """What is known of one that is new; None where it must be read."""
         name = definition.name
-        found, _, time = wire.calls([
-            self._directory.question(name), self._directory.addition(pool, [name]), ("TIME",),
+        found, _, _, now = wire.calls([
+            self._directory.question(name), self._directory.addition(pool, [name]),
+            # The pool is known from now on, as after a submit.
+            ("HSETNX", self._client.space.pools, pool, int(time.time() * 1000)), ("TIME",),
         ])
         for other in self._directory.answer(found):
             if other != pool:
                 self._leave(wire, other, name, pool)
-        placed = place(definition, _ms(time))
+        placed = place(definition, _ms(now))
         verdict = self._store(pool).put(wire, [placed])
         if verdict == DECLARED_IN_CODE:
             raise _declared(name)
@@ -417,5 +420,6 @@ def _epoch(ms: int | None) -> float | None:
     return None if ms is None else ms / 1000
 
 
-def _ms(time: Any) -> int:
-    return int(time[0]) * 1000 + int(time[1]) // 1000
+def _ms(answer: Any) -> int:
+    """Milliseconds from the answer of TIME."""
+    return int(answer[0]) * 1000 + int(answer[1]) // 1000

@@ -1,23 +1,29 @@
 """A crew: the workers of one pool, as a child process has them, claiming only when told to.
 
 Executor, recorder and scripts are production's own. Left out is what decides when things happen:
-the fetcher (the test's loop claims), the heart and the sweeper (leases never end here).
+the fetcher and the ticker's alarm (the test's loop claims and ticks), the heart and the sweeper
+(leases never end here).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from ..app import Skedulr
 from ..hub.driver import Driver
-from ..keys import PoolKeys
+from ..keys import PoolKeys, SpaceKeys
 from ..pools.board import Board
 from ..pools.executor import CANCELLED, Executor, Limits
 from ..pools.progress import Progress
 from ..pools.recorder import Recorder
+from ..pools.ticker import Ticker
+from ..schedule_records import Definition
+from ..schedule_store import Directory, ScheduleStore
 from ..store import Lane, Store
-from ..wire import Wire, WireError
+from ..wire import WireError
+from ..wires import SharedWire
 from .standing import Clock, RedisClock
 
 log = logging.getLogger("skedulr.testing")
@@ -30,8 +36,9 @@ class Crew:
     """The workers of one pool. ``on_end()`` is called whenever nothing is owed for a task more."""
 
     def __init__(
-        self, *, namespace: str, pool: str, app: Skedulr, wire: Wire, clock: Clock,
+        self, *, namespace: str, pool: str, app: Skedulr, wire: SharedWire, clock: Clock,
         driver: Driver, workers: int, result_limit: int, on_end: Callable[[], object],
+        declared: Sequence[Definition] = (),
     ) -> None:
         self.pool, self._workers, self._wire, self._on_end = pool, workers, wire, on_end
         self.keys = PoolKeys(namespace, pool)
@@ -51,6 +58,13 @@ class Crew:
         self._recorder.started = self._executor.started
         self._progress = Progress(store=self._store, wire=wire, driver=driver)
         self._executor.on_progress = self._report
+        space = SpaceKeys(namespace)
+        self._schedules = ScheduleStore(self.keys, space.control)
+        self._ticker = Ticker(
+            store=self._schedules, wire=wire, driver=cast(Driver, _Unwound()),
+            store_of=lambda other: ScheduleStore(PoolKeys(namespace, other), space.control),
+            directory=Directory(space), clock=RedisClock(clock), owner=owner, declared=declared,
+        )
         #: How many of its tasks wait for the ends of others.
         self.waiting = 0
         #: When the next delayed task is due, Redis ms; as of the last claim.
@@ -62,6 +76,7 @@ class Crew:
         """Make the workers."""
         self._recorder.start()
         self._executor.start()
+        self._ticker.declare()
 
     def stop(self) -> None:
         """End what writes. Safe twice."""
@@ -84,6 +99,17 @@ class Crew:
         self._executor.accept(claims, free)
         return True
 
+    def tick(self) -> int:
+        """Fire the schedules that are due; how many were."""
+        before = self._ticker.fired
+        self._ticker.look()
+        return self._ticker.fired - before
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        """When the next schedule is due that is not yet, Redis ms."""
+        return self._schedules.look(self._wire, limit=1).next_due_ms
+
     def cancel(self, uid: str) -> None:
         """A task was cancelled: interrupt it, if it runs."""
         self._executor.interrupt(uid.encode(), CANCELLED)
@@ -100,6 +126,18 @@ class Crew:
     def _report(self, uid: bytes, token: bytes, percent: float, note: str | None) -> None:
         self._progress.report(uid, token, percent, note)
         self._progress.write()
+
+
+class _Unwound:
+    """In the driver's place: nothing fires by itself."""
+
+    def every(self, *given: Any, **options: Any) -> _Unwound:
+        return self
+
+    after = at = every
+
+    def cancel(self) -> bool:
+        return True
 
 
 def _give_up(error: WireError, tries: int) -> None:

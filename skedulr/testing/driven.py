@@ -33,6 +33,7 @@ from ..context import Context, task_id
 from ..errors import ResultTimeout, SkedulrError
 from ..hub.driver import Driver
 from ..keys import PoolKeys, SpaceKeys, split_id
+from ..pools.ticker import definitions_of
 from ..queries import pool_names
 from ..store import STORED, Store, Submission
 from ..waiting import Listener, Waiter
@@ -110,6 +111,7 @@ class DrivenApp(Skedulr):
         self._served = served
         super().__init__()
         self.tasks, self.hooks, self.middleware = served.tasks, served.hooks, served.middleware
+        self.declared = served.declared
         self.clock, self._workers = clock, workers
         self._at_once, self._raise_errors = at_once, raise_errors
         self.wire = FakeWire(clock)
@@ -123,14 +125,14 @@ class DrivenApp(Skedulr):
         self._open: list[str] = []
         self._errors: list[BaseException] = []
         self._trace_before: Any = None
-        self._result_limit = 0
+        self._result_limit = self._payload_limit = 0
 
     # Life
 
     def start(self) -> None:
         """Take over the served app."""
         settings = configuration.load({}, self._served.settings, os.environ, Path.cwd(), None)
-        self._result_limit = settings.result_limit
+        self._result_limit, self._payload_limit = settings.result_limit, settings.payload_limit
         self._served.client_maker = partial(DrivenClient, self)
         self.hooks.on("dead")(self._on_dead)
         self._trace_before = gettrace()
@@ -237,7 +239,7 @@ class DrivenApp(Skedulr):
                     continue
                 if until():
                     return
-                if self._claim():
+                if self._tick() or self._claim():
                     continue
                 if stuck:
                     raise SkedulrError(f"{stuck} waits for something that nothing here will do")
@@ -279,6 +281,18 @@ class DrivenApp(Skedulr):
             self._unpark(one)
         return bool(over)
 
+    def _tick(self) -> int:
+        """Fire the schedules that are due; how many were. Under ``inline()`` none is."""
+        if self._at_once:
+            return 0
+        return sum(self._crew(pool).tick() for pool in self._scheduled_pools())
+
+    def _scheduled_pools(self) -> list[str]:
+        declared = {one.pool for one in self._served.declared.values()}
+        if not declared and not self.wire.call("EXISTS", SpaceKeys(self._namespace).schedules):
+            return []
+        return sorted({*declared, *pool_names(self.wire, SpaceKeys(self._namespace))})
+
     def _claim(self) -> bool:
         """Have one task started; False where none is due, or no worker is free."""
         for pool in pool_names(self.wire, SpaceKeys(self._namespace)):
@@ -295,6 +309,12 @@ class DrivenApp(Skedulr):
         """Leap to the next thing that comes; False where there is none within the limit."""
         ahead = [crew.next_due_ms for crew in self._crews.values() if crew.next_due_ms is not None]
         ahead += [one.deadline_ms for one in self._parked if one.deadline_ms is not None]
+        if limit_ms is not None and not self._at_once:
+            # Without a limit they would go on for ever.
+            ahead += [
+                next_ms for pool in self._scheduled_pools()
+                if (next_ms := self._crew(pool).next_tick_ms) is not None
+            ]
         # What is due already and was not claimed finds no free worker.
         next_ms = min((ms for ms in ahead if ms > self.clock.ms), default=None)
         if next_ms is None and self._parked:
@@ -340,6 +360,9 @@ class DrivenApp(Skedulr):
                 namespace=namespace, pool=pool, app=self._served, wire=self.wire,
                 clock=self.clock, driver=self._driver, workers=self._workers_of(pool),
                 result_limit=self._result_limit, on_end=self._moved.set,
+                declared=() if self._at_once else definitions_of(
+                    self._served, pool, self._payload_limit, [pool]
+                ),
             )
             known.start()
         return known

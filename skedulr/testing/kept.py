@@ -10,10 +10,11 @@ from ..app import Skedulr
 
 @contextmanager
 def kept(app: Skedulr) -> Iterator[None]:
-    """After the block the app has the client, settings, tasks, hooks and middleware of before."""
+    """After the block the app has the client, settings, tasks, schedules, hooks and
+    middleware of before."""
     clients, maker = dict(app._clients), app.client_maker
     settings, middleware = dict(app._settings), list(app.middleware)
-    tasks = dict(app.tasks._tasks)
+    tasks, declared = dict(app.tasks._tasks), dict(app.declared)
     hooks = {event: list(several) for event, several in app.hooks._hooks.items()}
     app._clients.clear()
     try:
@@ -25,5 +26,7 @@ def kept(app: Skedulr) -> Iterator[None]:
         app._settings, app.middleware[:] = settings, middleware
         app.tasks._tasks.clear()
         app.tasks._tasks.update(tasks)
+        app.declared.clear()
+        app.declared.update(declared)
         app.hooks._hooks.clear()
         app.hooks._hooks.update(hooks)

@@ -22,12 +22,13 @@ PACKAGE = Path(skedulr.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__", "cli", "launch"),
     ("pools", "ui", "contrib", "integrations", "testing"),
-    ("app",),
-    ("client", "bulk", "prepare", "committer", "waiting", "workflows", "schedules"),
+    ("app", "schedule_methods"),
+    ("client", "bulk", "prepare", "committer", "waiting", "workflows",
+     "schedule_client", "schedule_records", "schedule_store"),
     ("store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag", "doctor"),
     ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context"),
-    ("config", "clock", "errors", "errortext", "embedded", "_version"),
+    ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.
 ONLY = {
@@ -46,6 +47,7 @@ APART = ({"pools", "ui"},)
 #: Imports inside of functions, each with its reason; everything else is at the top of its file.
 DEFERRED = {
     ("app", "client"): "loads redis, and so ssl, which must not happen before patching",
+    ("schedule_methods", "schedule_client"): "loads redis, as above",
     ("__main__", "cli"): "the master patches before it imports anything",
     ("__main__", "launch"): "the master patches before it imports anything",
 }
