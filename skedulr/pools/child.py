@@ -41,7 +41,7 @@ from ..wires import SharedWire
 from . import poison
 from .board import Board
 from .control import Control
-from .executor import CANCELLED, LOST, SHUTDOWN, Executor, Limits
+from .executor import Executor, Limits
 from .fetcher import Fetcher
 from .heart import Heart
 from .mover import Mover
@@ -50,6 +50,7 @@ from .plainwire import PlainWire
 from .progress import Progress
 from .publisher import Publisher
 from .recorder import Recorder
+from .runs import CANCELLED, LOST, SHUTDOWN
 from .signals import Signals, unblock
 from .sweeper import Sweeper
 from .ticker import Ticker, definitions_of
@@ -173,8 +174,8 @@ class Child:
             clock=clock, board=self.board,
             limits=Limits(spec.workers, config.lease, config.result_limit, config.unknown_after),
         )
-        self.recorder.on_recorded = self.executor.forget
-        self.recorder.started = self.executor.started
+        self.recorder.on_recorded = self.executor.holdings.forget
+        self.recorder.started = self.executor.holdings.started
         side = self._side = SharedWire(spec.url, name=f"{name}:sweep")
         self.fetcher = Fetcher(
             store=store, sleeper=Wire(spec.url, name=f"{name}:wake"),
@@ -247,7 +248,7 @@ class Child:
 
     def _look_around(self) -> None:
         board = self.board
-        board.busy, board.pending = len(self.executor.running), len(self.executor.pending)
+        board.busy, board.pending = len(self.executor.running), len(self.executor.holdings.pending)
         board.lag_ms, board.finished = self.monitor.lag_ms or 0, self.recorder.recorded
         self._resize()
         if os.getppid() != self._master_pid:
@@ -260,13 +261,13 @@ class Child:
         if wanted != self.board.workers and not self.board.draining:
             self.log.info("pool %s: %d workers instead of %d", self.spec.pool.name, wanted,
                           self.board.workers)
-            self.executor.resize(wanted)
+            self.executor.workers.resize(wanted)
             self.fetcher.on_room()
 
     def _on_word(self, lost: list[bytes], cancelled: list[bytes]) -> None:
         for uid in lost:
             # It may have been recorded between the renewal and this word of it.
-            if uid in self.executor.held:
+            if uid in self.executor.holdings.held:
                 self.executor.interrupt(uid, LOST)
         for uid in cancelled:
             self.executor.interrupt(uid, CANCELLED)
@@ -275,20 +276,20 @@ class Child:
         """Settings of the pool may have changed, or its schedules. What was claimed ahead of a
         pause goes back."""
         self.ticker.on_change()
-        if not self.executor.pending:
+        if not self.executor.holdings.pending:
             return
         try:
             paused = self._side.call("HGET", self._store.keys.meta, "paused") == b"1"
         except WireError:
             return  # the next claim is told
         if paused:
-            self._give_back(self.executor.take_all_pending())
+            self._give_back(self.executor.holdings.take_all_pending())
 
     def _gone(self) -> None:
         """Our owner was released: whatever we hold belongs to others. Start anew as another."""
         self.log.error("this process was taken for dead and its tasks given to others; restarting")
         self._status = GONE
-        for uid in list(self.executor.held):
+        for uid in list(self.executor.holdings.held):
             self.executor.interrupt(uid, LOST)
         self._ending.set()
 
@@ -301,7 +302,7 @@ class Child:
         self.executor.close()
         self.ticker.stop()
         self.fetcher.stop()
-        self._give_back(self.executor.take_all_pending())
+        self._give_back(self.executor.holdings.take_all_pending())
         self.log.info("pool %s: draining, %d tasks run", self.spec.pool.name,
                       len(self.executor.running))
         say_at = time.monotonic() + FIRST_SAY_S
@@ -321,7 +322,7 @@ class Child:
         self.recorder.flush(2.0)
         self.heart.stop()
         if self._status == DRAINED:
-            left = list(self.executor.held.items())
+            left = list(self.executor.holdings.held.items())
             if left:
                 self.log.warning("grace is over: %d running tasks go back to the queue", len(left))
             self._give_back(left)
@@ -350,7 +351,7 @@ class Child:
         finally:
             wire.close()
         for uid, _ in held:
-            self.executor.forget(uid)
+            self.executor.holdings.forget(uid)
 
 
 def load_modules(modules: Iterable[str]) -> application.Skedulr:

@@ -50,7 +50,7 @@ class Fetcher:
         self._asleep = Event()
         self._stopping = False
         self._greenlets: list[gevent.Greenlet] = []
-        executor.on_room = self.on_room
+        executor.workers.on_room = self.on_room
 
     def start(self) -> None:
         """Begin to claim."""

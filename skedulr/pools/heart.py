@@ -3,8 +3,8 @@
 - renews the leases of everything the child holds, every third of a lease, and passes on which
   claims are lost and which tasks cancelled;
 - asks the hub for a sign of life and writes both beats on the board;
-- gives back claimed tasks that have not started, once the hub was silent for a second: one
-  computing handler does not hold back the others.
+- gives back claimed tasks that have not started, once the hub was silent for a second, or every
+  worker busy: what computes or takes long does not hold back others.
 
 The thread touches no lock, socket or logger that gevent patched: it writes to the board, takes
 single items out of dicts (one step under the GIL), and tells the hub through an async watcher.
@@ -86,11 +86,14 @@ class Heart:
             self._board.heart_beat = now
             self._async.send()
             try:
-                due = now - renewed_at >= self._lease_s / 3 or self._executor.in_doubt
+                due = now - renewed_at >= self._lease_s / 3 or self._executor.holdings.in_doubt
                 if due and self._renew():
                     renewed_at = now
                 if now - self._board.hub_beat > SILENT_S:
-                    self._take_back()
+                    self._take_back("the hub was silent")
+                elif self._executor.waiting_s() > SILENT_S:
+                    # Claimed ahead while tasks were fast: others may have idle workers for them.
+                    self._take_back("all workers were busy")
                 if self._returning:
                     self._give_back()
             except Gone:
@@ -116,7 +119,7 @@ class Heart:
         lost: list[bytes] = []
         cancelled: list[bytes] = []
         sent_at = time.monotonic()
-        held = self._executor.begin_renewal()
+        held = self._executor.holdings.begin_renewal()
         lease_ms = round(self._lease_s * 1000)
         for at in range(0, len(held), BATCH):
             _, gone, stopped = self._store.renew(
@@ -124,29 +127,28 @@ class Heart:
             )
             lost += gone
             cancelled += stopped
-        self._executor.end_renewal(sent_at)
+        self._executor.holdings.end_renewal(sent_at)
         if self._troubled:
             self._troubled = False
             self._tell(partial(self._log.info, "leases are renewed again"))
         if lost or cancelled:
             self._tell(partial(self._on_word, lost, cancelled))
         # After that word: what is lost must not be started.
-        if self._executor.in_doubt:
+        if self._executor.holdings.in_doubt:
             self._tell(self._executor.resume)
         return True
 
-    def _take_back(self) -> None:
-        """From a hub that is silent: what its workers have not started."""
-        taken = self._executor.take_all_pending()
+    def _take_back(self, why: str) -> None:
+        """What the workers have not started is for others."""
+        taken = self._executor.holdings.take_all_pending()
         for uid, _ in taken:
             # Not renewed from now on: if no release gets through, the lease ends all the same.
-            self._executor.forget(uid)
+            self._executor.holdings.forget(uid)
         self._returning += taken
         if taken:
             self._tell(partial(
-                self._log.warning,
-                "the hub was silent for over %g s: %d tasks that had not started are given back",
-                SILENT_S, len(taken),
+                self._log.info, "%s for over %g s: %d tasks that had not started are given back",
+                why, SILENT_S, len(taken),
             ))
 
     def _give_back(self) -> None:

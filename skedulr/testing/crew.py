@@ -15,9 +15,10 @@ from ..app import Skedulr
 from ..hub.driver import Driver
 from ..keys import PoolKeys, SpaceKeys
 from ..pools.board import Board
-from ..pools.executor import CANCELLED, Executor, Limits
+from ..pools.executor import Executor, Limits
 from ..pools.progress import Progress
 from ..pools.recorder import Recorder
+from ..pools.runs import CANCELLED
 from ..pools.ticker import Ticker
 from ..schedule_records import Definition
 from ..schedule_store import Directory, ScheduleStore
@@ -55,7 +56,7 @@ class Crew:
             limits=Limits(workers, LEASE_S, result_limit, unknown_after_s=0.0),
         )
         self._recorder.on_recorded = self._recorded
-        self._recorder.started = self._executor.started
+        self._recorder.started = self._executor.holdings.started
         self._progress = Progress(store=self._store, wire=wire, driver=driver)
         self._executor.on_progress = self._report
         space = SpaceKeys(namespace)
@@ -85,7 +86,7 @@ class Crew:
     @property
     def busy(self) -> bool:
         """Whether anything is under way that does not wait for other tasks."""
-        return len(self._executor.held) > self.waiting
+        return len(self._executor.holdings.held) > self.waiting
 
     def claim(self) -> bool:
         """Take the next task that is due and have it started; False where there is none, or no
@@ -120,7 +121,7 @@ class Crew:
                 for run in self._executor.running.values()]
 
     def _recorded(self, uid: bytes) -> None:
-        self._executor.forget(uid)
+        self._executor.holdings.forget(uid)
         self._on_end()
 
     def _report(self, uid: bytes, token: bytes, percent: float, note: str | None) -> None:

@@ -1,0 +1,119 @@
+"""The holdings: everything this process has claimed and not yet settled.
+
+Claimed tasks are pending until a worker takes one; taking is one ``dict.pop``, so that a worker and
+the heart, which gives pending tasks back when the hub is silent, can never both have it. What is
+held is renewed. Nothing is started once the lease of what is held may have run out.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+
+from ..store import Claims
+from .runs import Claimed
+
+
+class Holdings:
+    """Pending, held, started and cancelled tasks; ``lease_s`` is how long a claim holds."""
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._by_place: deque[Claimed] = deque()
+        #: What waits for a worker, by uid. Whoever pops an item has it.
+        self.pending: dict[bytes, Claimed] = {}
+        #: Everything that must be renewed: pending, running, and not yet recorded; uid -> token.
+        self.held: dict[bytes, bytes] = {}
+        #: Tasks that began after their claim, for the recorder to note.
+        self.started: dict[bytes, bytes] = {}
+        #: Uids that are to be cancelled.
+        self.cancelled: set[bytes] = set()
+        #: Whether pending tasks wait for a renewal to tell that they are still ours.
+        self.in_doubt = False
+        #: When the oldest claim since the last renewal was sent, monotonic seconds.
+        self._claimed_at = math.inf
+        #: Monotonic seconds from which the lease of everything held counts at the least: when the
+        #: last renewal was sent, or a claim that it did not cover.
+        self._renewed_at = time.monotonic()
+        #: When a worker last looked for a task, or tasks came in, monotonic seconds.
+        self.moved_at = self._renewed_at
+
+    def accept(self, claims: Claims, starting: int, sent_at: float | None = None) -> None:
+        """Take in what a claim brought; ``rows`` is uid, place, body, header, uid, ...
+
+        ``starting``: how many of them are started at once. ``sent_at``: monotonic seconds when it
+        was sent first; its lease counts from then at the earliest, however late the answer came.
+        """
+        rows, token = claims.rows, claims.token
+        self.moved_at = time.monotonic()
+        self.cancelled.update(claims.cancelled)
+        last = self._by_place[-1].place if self._by_place else 0
+        ordered = True
+        for at in range(0, len(rows), 4):
+            claimed = Claimed(rows[at], token, int(rows[at + 1]), rows[at + 2], rows[at + 3])
+            if claimed.place < last:
+                ordered = False
+            last = claimed.place
+            self.held[claimed.uid] = token
+            self.pending[claimed.uid] = claimed
+            self._by_place.append(claimed)
+            if at // 4 >= starting:
+                self.started[claimed.uid] = token
+        # After they stand in ``held``: see begin_renewal.
+        if sent_at is not None:
+            self._claimed_at = min(self._claimed_at, sent_at)
+            self._renewed_at = min(self._renewed_at, sent_at)
+        if not ordered:
+            # A task of higher priority came after others were fetched ahead.
+            self._by_place = deque(sorted(self._by_place, key=_place))
+
+    def take(self) -> Claimed | None:
+        """The next task to run, or None."""
+        by_place, pending = self._by_place, self.pending
+        self.moved_at = now = time.monotonic()
+        if by_place and now - self._renewed_at >= self._lease_s:
+            # No renewal got through for a whole lease: what is pending may be another's by now.
+            # The next renewal tells; until then nothing is started.
+            self.in_doubt = True
+            return None
+        while by_place:
+            claimed = by_place.popleft()
+            if pending.pop(claimed.uid, None) is claimed:
+                return claimed
+        return None
+
+    def take_all_pending(self) -> list[tuple[bytes, bytes]]:
+        """Everything that has not started, taken away from the workers; from any thread."""
+        taken = []
+        for uid in list(self.pending):
+            claimed = self.pending.pop(uid, None)
+            if claimed is not None:
+                taken.append((uid, claimed.token))
+        return taken
+
+    def forget(self, uid: bytes) -> None:
+        """Nothing is owed for this task any more: recorded, given back, or lost."""
+        self.held.pop(uid, None)
+        self.started.pop(uid, None)
+        self.cancelled.discard(uid)
+
+    # For the heart's thread
+
+    def begin_renewal(self) -> list[tuple[bytes, bytes]]:
+        """What is to be renewed, as (uid, token). What is claimed from here on may be missing from
+        it, and keeps ``end_renewal`` from counting it in."""
+        self._claimed_at = math.inf
+        while True:
+            try:
+                return list(self.held.items())
+            except RuntimeError:
+                continue  # the hub's thread changed it in between
+
+    def end_renewal(self, sent_at: float) -> None:
+        """All of it was renewed by calls sent at ``sent_at`` (monotonic seconds) or later."""
+        self._renewed_at = min(sent_at, self._claimed_at)
+
+
+def _place(claimed: Claimed) -> int:
+    return claimed.place

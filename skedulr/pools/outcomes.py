@@ -1,0 +1,185 @@
+"""Outcomes: what a run came to, as the recorder is to write it.
+
+Succeeded, to be tried again, dead, cancelled, expired; or, for a task that is not for this process,
+put off or moved. What interrupted a run decides its outcome, never what the handler made of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .. import message, retries
+from ..app import Skedulr
+from ..clock import Clock
+from ..errors import Reject, Retry, TaskTimeout, nearest
+from ..errortext import describe, forget
+from ..names import Published
+from ..store import (
+    END_CANCELLED,
+    END_DEAD,
+    END_EXPIRED,
+    END_SUCCEEDED,
+    Deferral,
+    Ending,
+    Failure,
+    Relocation,
+)
+from ..tasks import MAX_RETRIES, Task
+from .recorder import Recorder
+from .runs import CANCELLED, LOST, TIMED_OUT, Run
+
+log = logging.getLogger("skedulr.task")
+
+#: A task nobody here knows is looked at again after this long, seconds.
+UNKNOWN_AGAIN_S = 5.0
+
+
+class Outcomes:
+    """Hands one outcome of each run to the recorder, and tells the app's hooks.
+
+    ``on_lost(uid)`` is called where nothing may be written, because the claim is another's.
+    """
+
+    def __init__(
+        self, *, pool: str, owner: str, app: Skedulr, recorder: Recorder, clock: Clock,
+        unknown_after_s: float, on_lost: Callable[[bytes], object],
+    ) -> None:
+        self._pool, self._owner = pool, owner
+        self._app, self._hooks, self._recorder, self._clock = app, app.hooks, recorder, clock
+        self._unknown_after_s, self._on_lost = unknown_after_s, on_lost
+        self._success_head = message.success_head(owner)
+
+    def succeed(self, run: Run, result: Any, encoded: bytes) -> None:
+        """The handler returned ``result``."""
+        self._recorder.end(Ending(
+            run.claimed.uid, run.claimed.token, END_SUCCEEDED,
+            message.success(self._success_head, run.attempt, run.started_ms, encoded),
+        ))
+        if self._hooks.has("success"):
+            self._hooks.fire("success", run.context, result)
+
+    def fail(self, run: Run, error: BaseException) -> None:
+        """The handler raised, and nothing had interrupted it."""
+        if isinstance(error, Reject):
+            self.bury(run, "Reject", error.reason)
+        else:
+            self._retry_or_bury(run, error)
+
+    def interrupted(self, run: Run, error: BaseException | None) -> None:
+        """The run was interrupted; ``error`` is what came out of the handler, if anything did."""
+        if run.reason == TIMED_OUT:
+            limit = run.task.option("timeout") if run.task else None
+            timed_out = TaskTimeout(f"ran over its time limit of {limit} s")
+            timed_out.__traceback__ = error.__traceback__ if error is not None else None
+            self._retry_or_bury(run, timed_out)
+        elif run.reason == CANCELLED:
+            self.cancel(run, "cancelled while it ran")
+        elif run.reason == LOST:
+            log.warning("%s lost its claim; its outcome is dropped", self._called(run))
+            self._on_lost(run.claimed.uid)
+        # SHUTDOWN: the claim is given back by the child; nothing is written.
+
+    def cancel(self, run: Run, reason: str) -> None:
+        """It ends as cancelled."""
+        self._end(run, END_CANCELLED, message.CANCELLED, reason)
+
+    def expire(self, run: Run) -> None:
+        """It ends as expired."""
+        self._end(run, END_EXPIRED, message.EXPIRED, "it was not started in time")
+
+    def bury(self, run: Run, kind: str, text: str) -> None:
+        """It can never succeed: dead at once."""
+        log.error("%s is dead: %s", self._called(run), text)
+        self._end(run, END_DEAD, message.DEAD, [kind, text, ""])
+        self._hooks.fire("dead", run.context, Reject(text))
+
+    def put_off(self, run: Run) -> None:
+        """Nobody here knows the task: let others have it, for a bounded time."""
+        since_ms = run.claimed.unknown_since_ms()
+        waited_ms = self._clock.redis_ms() - since_ms if since_ms else 0
+        if waited_ms >= self._unknown_after_s * 1000:
+            known = nearest(run.name, (task.name for task in self._app.tasks))
+            self.bury(run, "UnknownTask",
+                      f"no task {run.name!r} is registered in pool {self._pool!r}{known}")
+            return
+        if not since_ms:
+            log.warning("%s: no task %r is registered here; it waits for a process that knows it, "
+                        "at most %g s", self._called(run), run.name, self._unknown_after_s)
+        self._recorder.defer(Deferral(
+            run.claimed.uid, run.claimed.token, round(UNKNOWN_AGAIN_S * 1000)
+        ))
+
+    def move(self, run: Run, home: Published, placing: str | None, cancelled: bool) -> None:
+        """It lies in the wrong pool: its producer knew no better. No attempt is counted."""
+        log.info("%s: %r belongs to pool %r and goes there", self._called(run), run.name,
+                 home.pool)
+        if placing is None:
+            priority = home.defaults.get("priority", 0)
+            placing = f"{priority} - -" if priority else ""
+        self._recorder.move(Relocation(
+            run.claimed.uid, run.claimed.token, home.pool, message.envelope_of(run.claimed.body),
+            # Where the key is taken there, that ends this task, whatever the submit was told to do.
+            re.sub(r" ([dsw]):[rp]:", r" \1:x:", placing), cancelled,
+        ))
+
+    def _retry_or_bury(self, run: Run, error: BaseException) -> None:
+        described = list(describe(error))
+        delay_s = _delay_s(run, error)
+        log.log(
+            logging.WARNING if delay_s is not None else logging.ERROR,
+            "%s %s failed on attempt %d: %s: %s; %s", self._called(run), run.name, run.attempt,
+            described[0], described[1][:200].replace("\n", " "),
+            "to the dead-letter queue" if delay_s is None else f"again in {delay_s:.3g} s",
+        )
+        if delay_s is None:
+            self._end(run, END_DEAD, message.DEAD, described)
+            self._hooks.fire("dead", run.context, error)
+        else:
+            self._recorder.fail(Failure(
+                run.claimed.uid, run.claimed.token, round(delay_s * 1000),
+                message.entry(message.FAILED, self._owner, run.attempt, run.started_ms,
+                              [*described, delay_s]),
+            ))
+            self._hooks.fire("retry", run.context, error, delay_s)
+        # What its frames hold would otherwise live as long as whoever keeps the error.
+        forget(error)
+
+    def _end(self, run: Run, end: str, kind: int, value: Any) -> None:
+        self._recorder.end(Ending(
+            run.claimed.uid, run.claimed.token, end,
+            message.entry(kind, self._owner, run.attempt, run.started_ms, value),
+        ))
+
+    def _called(self, run: Run) -> str:
+        return f"task {self._pool}/{run.claimed.uid.decode()}"
+
+
+def retries_of_a_hang(task: Task[..., Any]) -> int | None:
+    """How often it may be tried again after it hung: for the master, which has not its code."""
+    if not _may_retry(task, TaskTimeout):
+        return 0
+    most: int | None = task.option("max_retries", MAX_RETRIES)
+    return most
+
+
+def _delay_s(run: Run, error: BaseException) -> float | None:
+    """Seconds until the next attempt, or None for no more."""
+    task = run.task
+    if task is None or not _may_retry(task, type(error)):
+        return None
+    most = task.option("max_retries", MAX_RETRIES)
+    if isinstance(error, Retry) and error.delay is not None:
+        over = most is not None and run.attempt > most
+        return None if over else max(0.0, float(error.delay))
+    return retries.delay_after(task.option("retry") or retries.DEFAULT, run.attempt, error, most)
+
+
+def _may_retry(task: Task[..., Any], kind: type[BaseException]) -> bool:
+    """Whether an error of this kind is one the task is retried on; a ``Retry`` asks for it."""
+    never, only = task.option("never_retry_on"), task.option("retry_on")
+    if never and issubclass(kind, never):
+        return False
+    return not only or issubclass(kind, (*only, Retry))
