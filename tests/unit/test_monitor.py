@@ -242,3 +242,13 @@ def test_patched_process_tells_its_native_heart_what_blocks_it() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(HEAD)
     assert "in hungry_handler" in done.stdout
+
+
+def test_dump_survives_objects_that_answer_every_question_with_an_error():
+    class Hostile:
+        def __getattribute__(self, name):
+            raise KeyboardInterrupt
+
+    hostile = Hostile()
+    assert greenlet_stacks()
+    del hostile
