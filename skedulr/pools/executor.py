@@ -113,11 +113,9 @@ class Executor:
         return self.workers.size > len(self.running) + len(self.holdings.pending)
 
     def stuck_s(self) -> float:
-        """For how long tasks have waited here while every worker was busy, seconds; from any
-        thread. Others may have idle workers for them."""
-        if not self.holdings.pending or len(self.running) < self.workers.size:
-            return 0.0
-        return time.monotonic() - self.holdings.moved_at
+        """For how long a task has waited here for a worker while all were busy, seconds; from any
+        thread. Others may have idle workers for it."""
+        return self.holdings.waiting_s() if len(self.running) >= self.workers.size else 0.0
 
     def accept(self, claims: Claims, starting: int, sent_at: float | None = None) -> None:
         """Take in what a claim brought; see ``Holdings.accept``."""

@@ -91,7 +91,7 @@ class Heart:
                     renewed_at = now
                 if now - self._board.hub_beat > SILENT_S:
                     self._take_back("the hub was silent")
-                elif self._executor.waiting_s() > SILENT_S:
+                elif self._executor.stuck_s() > SILENT_S:
                     # Claimed ahead while tasks were fast: others may have idle workers for them.
                     self._take_back("all workers were busy")
                 if self._returning:

@@ -36,8 +36,6 @@ class Holdings:
         #: Monotonic seconds from which the lease of everything held counts at the least: when the
         #: last renewal was sent, or a claim that it did not cover.
         self._renewed_at = time.monotonic()
-        #: When a worker last looked for a task, or tasks came in, monotonic seconds.
-        self.moved_at = self._renewed_at
 
     def accept(self, claims: Claims, starting: int, sent_at: float | None = None) -> None:
         """Take in what a claim brought; ``rows`` is uid, place, body, header, uid, ...
@@ -46,12 +44,14 @@ class Holdings:
         was sent first; its lease counts from then at the earliest, however late the answer came.
         """
         rows, token = claims.rows, claims.token
-        self.moved_at = time.monotonic()
+        came_at = time.monotonic()
         self.cancelled.update(claims.cancelled)
         last = self._by_place[-1].place if self._by_place else 0
         ordered = True
         for at in range(0, len(rows), 4):
-            claimed = Claimed(rows[at], token, int(rows[at + 1]), rows[at + 2], rows[at + 3])
+            claimed = Claimed(
+                rows[at], token, int(rows[at + 1]), rows[at + 2], rows[at + 3], came_at
+            )
             if claimed.place < last:
                 ordered = False
             last = claimed.place
@@ -71,8 +71,7 @@ class Holdings:
     def take(self) -> Claimed | None:
         """The next task to run, or None."""
         by_place, pending = self._by_place, self.pending
-        self.moved_at = now = time.monotonic()
-        if by_place and now - self._renewed_at >= self._lease_s:
+        if by_place and time.monotonic() - self._renewed_at >= self._lease_s:
             # No renewal got through for a whole lease: what is pending may be another's by now.
             # The next renewal tells; until then nothing is started.
             self.in_doubt = True
@@ -82,6 +81,15 @@ class Holdings:
             if pending.pop(claimed.uid, None) is claimed:
                 return claimed
         return None
+
+    def waiting_s(self) -> float:
+        """How long the task that waits longest for a worker has done so, seconds; from any
+        thread."""
+        try:
+            first = next(iter(self.pending.values()), None)
+        except RuntimeError:
+            return 0.0  # it changed in between: something moves
+        return time.monotonic() - first.came_at if first is not None else 0.0
 
     def take_all_pending(self) -> list[tuple[bytes, bytes]]:
         """Everything that has not started, taken away from the workers; from any thread."""

@@ -17,13 +17,16 @@ class Claimed:
     """A task this process holds: its claim's token, its place in the queue, its journal so far.
 
     ``header`` is b"" for a plain task, else what the scripts know of it (see header.lua).
+    ``came_at``: monotonic seconds.
     """
 
-    __slots__ = ("body", "header", "place", "token", "uid")
+    __slots__ = ("body", "came_at", "header", "place", "token", "uid")
 
-    def __init__(self, uid: bytes, token: bytes, place: int, body: bytes, header: bytes) -> None:
+    def __init__(
+        self, uid: bytes, token: bytes, place: int, body: bytes, header: bytes, came_at: float
+    ) -> None:
         self.uid, self.token, self.place = uid, token, place
-        self.body, self.header = body, header
+        self.body, self.header, self.came_at = body, header, came_at
 
     def counters(self) -> tuple[int, int]:
         """Attempts that ended so far, and when it was due (ms, 0 for a task without a delay)."""
