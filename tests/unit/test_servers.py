@@ -17,14 +17,14 @@ def test_nothing_is_left_from_the_test_before(server: Server) -> None:
 
 
 def test_both_servers_are_used_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SKEDULR_TEST_SERVERS", raising=False)
+    monkeypatch.delenv("TEST_SERVERS", raising=False)
     assert selected() == ("redis", "valkey")
-    monkeypatch.setenv("SKEDULR_TEST_SERVERS", "valkey")
+    monkeypatch.setenv("TEST_SERVERS", "valkey")
     assert selected() == ("valkey",)
 
 
 def test_a_server_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKEDULR_TEST_SERVERS", "memcached")
+    monkeypatch.setenv("TEST_SERVERS", "memcached")
     with pytest.raises(MissingServer, match="memcached"):
         selected()
 
