@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,10 +17,12 @@ import pytest
 from harness import WORK, Node, gone, wait_until
 from servers import Server
 
+from skedulr.config import SETTINGS, Config
 from skedulr.errors import ConfigError
 from skedulr.pools.notify import Notifier
 from skedulr.pools.pidfile import PidFile
 from skedulr.pools.reloader import Reloader
+from skedulr.ui.security import OPEN_PATHS
 
 Start = Callable[..., Node]
 
@@ -256,3 +259,27 @@ def test_the_reloader_sees_python_files_alone_and_no_installed_ones(tmp_path: Pa
     assert reloader.look() == str(tmp_path / "app" / "new.py")
     (tmp_path / "app" / "new.py").unlink()
     assert reloader.look() == str(tmp_path / "app" / "new.py")
+
+
+# The files in examples/deploy
+
+DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"
+
+
+def test_the_files_for_deploying_give_a_drain_the_time_it_takes() -> None:
+    longest_s = Config().grace + 4
+    unit = (DEPLOY / "skedulr.service").read_text()
+    manifest = (DEPLOY / "kubernetes.yaml").read_text()
+    stops = re.findall(r"TimeoutStopSec=(\d+)", unit)
+    stops += re.findall(r"terminationGracePeriodSeconds: (\d+)", manifest)
+    assert len(stops) == 2 and all(int(one) > longest_s for one in stops)
+    assert "KillMode=mixed" in unit, "or the children are told by systemd and by the master"
+
+
+def test_the_files_for_deploying_use_settings_and_probes_that_exist() -> None:
+    text = "".join(file.read_text() for file in DEPLOY.iterdir())
+    for name in set(re.findall(r"SKEDULR_([A-Z_]+)", text)) - {"REDIS_URL", "REDIS_URL_FILE"}:
+        assert name.lower() in {setting.name for setting in SETTINGS}
+    for flag in set(re.findall(r'"--([a-z-]+)"', text)):
+        assert flag.replace("-", "_") in {setting.name for setting in SETTINGS}
+    assert set(re.findall(r"path: (/\w+)", text)) <= set(OPEN_PATHS)
