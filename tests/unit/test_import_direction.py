@@ -27,7 +27,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "schedule_client", "schedule_records", "schedule_store"),
     ("store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag", "doctor"),
-    ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context"),
+    ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
+     "logs"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.
@@ -48,6 +49,7 @@ APART = ({"pools", "ui"},)
 DEFERRED = {
     ("app", "client"): "loads redis, and so ssl, which must not happen before patching",
     ("schedule_methods", "schedule_client"): "loads redis, as above",
+    ("app", "ui.app"): "loads bottle and redis; only who mounts the dashboard needs them",
     ("__main__", "cli"): "the master patches before it imports anything",
     ("__main__", "launch"): "the master patches before it imports anything",
 }
@@ -125,10 +127,12 @@ def layer(name: str) -> int:
 
 
 def edges() -> list[tuple[str, str]]:
-    """(importer, imported), without the package's own front, which loads its names lazily."""
+    """(importer, imported): without the package's own front, which loads its names lazily, and
+    without what ``DEFERRED`` excuses."""
     return [
         (name, target) for name, path in modules().items() if name
-        for target, _ in imports(name, path) if target and target != name
+        for target, at_top in imports(name, path)
+        if target and target != name and (at_top or (name, target) not in DEFERRED)
     ]
 
 
