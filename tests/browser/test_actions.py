@@ -1,0 +1,230 @@
+"""What people do on the pages, and that nothing a task carries can do anything there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from harness import wait_until
+from playwright.sync_api import expect
+from shop import Shop
+
+HOSTILE = "\"'><img src=x onerror=hacked()><script>hacked()</script>{{7*7}}</pre></textarea>"
+
+
+def test_a_task_is_submitted_by_the_form(page: Any, shop: Shop) -> None:
+    page.goto("/submit")
+    page.fill("input[name=name]", "add")
+    page.fill("textarea[name=args]", "[2, ")
+    expect(page.locator("textarea[name=args]")).to_have_attribute("aria-invalid", "true")
+    page.click("main button:has-text('Submit')")
+    expect(page.locator(".trouble")).to_contain_text("no JSON")
+    expect(page.locator("input[name=name]")).to_have_value("add")
+    page.fill("textarea[name=args]", "[2, 40]")
+    page.click("main button:has-text('Submit')")
+    expect(page).to_have_url(re.compile(r"/tasks/default/"))
+    expect(page.locator("h1 .state")).to_have_text("succeeded")
+    expect(page.locator("main")).to_contain_text("42")
+    page.complaints[:] = [one for one in page.complaints if "400" not in one]
+
+
+def test_a_task_is_cancelled_and_resubmitted_and_removed(page: Any, shop: Shop) -> None:
+    id = shop.submit("add", 1, 2, delay=3600)
+    page.goto(f"/tasks/{id}")
+    page.click("button[value=cancel]")
+    page.click("#confirm >> text=Keep")
+    expect(page.locator("h1 .state")).to_have_text("scheduled")
+    page.click("button[value=cancel]")
+    page.click("#confirm-yes")
+    expect(page.locator("h1 .state")).to_have_text("cancelled")
+    page.click("button[value=resubmit]")
+    shop.wait(id, "succeeded")
+    page.goto(f"/tasks/{id}")
+    expect(page.locator(".line")).to_contain_text("resubmitted")
+    page.click("button[value=remove]")
+    page.click("#confirm-yes")
+    expect(page.locator("main h1")).to_have_text("Not found")
+    page.complaints[:] = [one for one in page.complaints if "404" not in one]
+
+
+def test_a_dead_task_is_edited_and_submitted_anew(page: Any, shop: Shop) -> None:
+    id = shop.submit("fail", "edit me", tags=["eu"])
+    shop.wait(id, "dead")
+    page.goto(f"/tasks/{id}")
+    page.click("text=Edit and submit anew")
+    expect(page.locator("textarea[name=args]")).to_have_value(re.compile("edit me"))
+    expect(page.locator("input[name=tags]")).to_have_value("eu")
+    page.fill("input[name=name]", "add")
+    page.fill("textarea[name=args]", "[20, 22]")
+    page.click("main button:has-text('Submit')")
+    expect(page.locator("h1 .state")).to_have_text("succeeded")
+
+
+def test_selected_tasks_are_cancelled_from_the_list(page: Any, shop: Shop) -> None:
+    ids = [shop.submit("add", i, i, delay=3600, tags=["some"]) for i in range(3)]
+    page.goto("/tasks?state=scheduled&query=tag:some")
+    page.check(f'input[value="{ids[0]}"]')
+    page.check(f'input[value="{ids[2]}"]')
+    page.click("#bulk button[value=cancel]")
+    expect(page.locator(".note")).to_contain_text("2 cancelled")
+    assert [shop.app.client.state(id) for id in ids] == ["cancelled", "scheduled", "cancelled"]
+
+
+def test_all_that_match_are_cancelled_in_the_background(page: Any, shop: Shop) -> None:
+    shop.app.submit_many(
+        shop.app.remote("add", delay=3600, tags=["many"]).bind(i, i) for i in range(1200)
+    )
+    page.goto("/tasks?state=scheduled&query=tag:many")
+    page.check("input[name=all]")
+    page.click("#bulk button[value=cancel]")
+    expect(page.locator("#confirm-text")).to_contain_text("every task that matches")
+    page.click("#confirm-yes")
+    expect(page).to_have_url(re.compile(r"/operations/\w+$"))
+    expect(page.locator("h1 .state")).to_have_text("finished", timeout=15_000)
+    expect(page.locator(".progress")).to_contain_text("1,200 changed")
+    page.reload()
+    expect(page.locator(".progress")).to_contain_text("1,200 changed")
+
+
+def test_a_group_of_dead_tasks_is_resubmitted(page: Any, shop: Shop) -> None:
+    ids = [shop.submit("fail", f"group {i}", pool="other") for i in range(3)]
+    for id in ids:
+        shop.wait(id, "dead")
+    page.goto("/dead?pool=other")
+    expect(page.locator("tbody tr")).to_contain_text("ValueError", timeout=8_000)
+    page.click("text=Resubmit all")
+    expect(page.locator("h1 .state")).to_have_text("finished")
+    expect(page.locator(".progress")).to_contain_text("3 changed")
+
+
+def test_a_pool_is_paused_resumed_and_scaled(page: Any, shop: Shop) -> None:
+    page.goto("/")
+    row = page.locator("#pool-other")
+    row.locator("button:text('Pause')").click()
+    expect(row.locator(".state.paused")).to_be_visible()
+    expect(page.locator(".note")).to_contain_text("Pool other is paused")
+    id = shop.submit("add", 1, 1, pool="other")
+    row.locator("button:text('Resume')").click()
+    expect(row.locator(".state.paused")).to_be_hidden()
+    shop.wait(id, "succeeded")
+    row.locator("[aria-label='other: one worker more']").click()
+    expect(row.locator("[data-live='pools.other.workers']")).to_have_text("3", timeout=10_000)
+    expect(row).to_contain_text("manual")
+    row.locator("button:text('reset')").click()
+    expect(row.locator("[data-live='pools.other.workers']")).to_have_text("2", timeout=10_000)
+
+
+def test_a_pool_is_purged_after_a_question(page: Any, shop: Shop) -> None:
+    shop.submit("add", 1, 1, pool="other", delay=3600)
+    page.goto("/")
+    page.locator("#pool-other button:text('Purge')").click()
+    expect(page.locator("#confirm-text")).to_contain_text("Remove every task of pool other")
+    page.click("#confirm-yes")
+    expect(page.locator("h1 .state")).to_have_text("finished")
+    assert not [p for p in shop.app.client.pools() if p["name"] == "other" and p["scheduled"]]
+
+
+def test_changes_are_listed(page: Any, shop: Shop) -> None:
+    page.goto("/")
+    page.locator("#pool-default button:text('Pause')").click()
+    page.locator("#pool-default button:text('Resume')").click()
+    page.goto("/changes")
+    expect(page.locator("tbody tr").first).to_contain_text("resume")
+    expect(page.locator("tbody tr").first).to_contain_text("127.0.0.1")
+
+
+def test_hostile_text_is_text_on_every_page(page: Any, shop: Shop) -> None:
+    name = "<img src=x onerror=hacked()>"
+    page.add_init_script("window.hacked = () => { console.error('hacked'); }")
+    call = shop.app.remote(name, tags=[HOSTILE[:80]], key=HOSTILE[:80])
+    dead = shop.app.submit_call(call.bind(HOSTILE, **{"k\"><b>": [HOSTILE]})).id
+    shop.wait(dead, "dead")
+    waiting = shop.app.submit_call(call.using(delay=3600, pool="other").bind(HOSTILE)).id
+    for path in (
+        "/", "/tasks", f"/tasks/{dead}", f"/tasks/{waiting}", "/dead", "/nodes", "/changes",
+        f"/submit?from={dead}", f"/tasks?query={HOSTILE}", f"/tasks?name={name}",
+        f"/submit?name={HOSTILE}", "/redis",
+    ):
+        page.goto(path.replace("<", "%3C").replace('"', "%22").replace("#", "%23"))
+        expect(page.locator("#stream")).to_have_text("live")
+        assert page.locator("main img, main script:not([src])").count() == 0
+        assert page.evaluate("document.querySelectorAll('[onerror], [onload]').length") == 0
+    page.goto(f"/tasks/{dead}")
+    expect(page.locator("h1")).to_contain_text(name)
+    expect(page.locator(".failure")).to_contain_text("<script>hacked()</script>")
+    expect(page.locator("main")).to_contain_text("{{7*7}}")
+
+
+def test_other_sites_can_not_change_anything(tab: Callable[..., Any], shop: Shop) -> None:
+    page = tab("http://evil.localhost")
+    page.route("http://evil.localhost/**", lambda route: route.fulfill(
+        content_type="text/html", body=f"""<form method=post action="{shop.url}/api/pause"
+          enctype="text/plain"><input name='{{"a":"' value='"}}'><button>go</button></form>"""
+    ))
+    page.goto("http://evil.localhost/")
+    status = page.evaluate("""async (url) => {
+        try { return (await fetch(url, {method: 'POST', body: '{}', credentials: 'include',
+            headers: {'Content-Type': 'application/json'}})).status; }
+        catch (error) { return String(error); } }""", f"{shop.url}/api/pause")
+    assert "Failed to fetch" in str(status)
+    with page.expect_navigation() as moved:
+        page.click("button")
+    assert moved.value.status == 403
+    assert not any(pool["paused"] for pool in shop.app.client.pools())
+    # The browser says in its console what it kept that page from doing.
+    page.complaints.clear()
+
+
+# Who
+
+
+@pytest.fixture(scope="module")
+def guarded(open_shop: Callable[..., Shop], tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """A master that asks for users."""
+    file = tmp_path_factory.mktemp("users") / "users"
+    file.write_text("ann:s3cret\nviewer vic:looks\n")
+    return open_shop("--ui-auth-file", str(file), pools="default=2")
+
+
+def test_people_log_in_and_out(tab: Callable[..., Any], guarded: Shop) -> None:
+    page = tab(guarded.url)
+    page.goto("/tasks?state=dead")
+    page.fill("input[name=user]", "ann")
+    page.fill("input[name=password]", "wrong")
+    page.click("text=Log in >> nth=-1")
+    expect(page.locator(".trouble")).to_contain_text("not right")
+    page.fill("input[name=user]", "ann")
+    page.fill("input[name=password]", "s3cret")
+    page.press("input[name=password]", "Enter")
+    expect(page.locator("#stream")).to_have_text("live")
+    page.goto("/")
+    page.locator("#pool-default button:text('Pause')").click()
+    expect(page.locator(".note")).to_contain_text("paused")
+    page.locator("#pool-default button:text('Resume')").click()
+    page.goto("/changes")
+    expect(page.locator("tbody tr").first).to_contain_text("ann")
+    page.click("text=Log out")
+    expect(page.locator("input[name=password]")).to_be_visible()
+    page.complaints[:] = [one for one in page.complaints if "401" not in one]
+
+
+def test_a_viewer_sees_everything_and_has_no_buttons(
+    tab: Callable[..., Any], guarded: Shop
+) -> None:
+    id = guarded.submit("add", 1, 1, delay=3600)
+    page = tab(guarded.url, http_credentials={"username": "vic", "password": "looks"},
+               extra_http_headers={"Authorization": "Basic dmljOmxvb2tz"})
+    for path in ("/", "/tasks", f"/tasks/{id}", "/dead", "/nodes", "/redis", "/changes"):
+        page.goto(path)
+        expect(page.locator("#stream")).to_have_text("live")
+        assert page.locator("main form[method=post] button").count() == 0, path
+
+
+def test_the_interface_answers_programs_beside_the_pages(page: Any, shop: Shop) -> None:
+    page.goto("/")
+    stats = page.evaluate("fetch('/api/stats').then(answer => answer.text())")
+    assert {pool["name"] for pool in json.loads(stats)["pools"]} == {"default", "other"}
+    wait_until(lambda: shop.app.client.overview().nodes, "the node has written its record")
