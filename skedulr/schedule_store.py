@@ -128,6 +128,10 @@ class ScheduleStore:
         """Stop a schedule, if its state is still this one."""
         return self._move(wire, name, state, "rest", why)
 
+    def retire(self, wire: Runner, name: str, state: State, silent_ms: int) -> bool:
+        """Stop a schedule whose code was not heard for so long, if it does not rest already."""
+        return self._move(wire, name, state, "retire", silent_ms)
+
     def resume(
         self, wire: Runner, name: str, state: State, tick_ms: int | None, fires_ms: int
     ) -> bool:
@@ -146,18 +150,21 @@ class ScheduleStore:
             _tick(state.tick_ms), what, *args,
         )[1])
 
-    def remove(self, wire: Runner, names: Sequence[str], by: str = "") -> list[bool]:
-        """Remove schedules, or those of them that ``by`` declares; which were."""
-        verdicts: bytes = self._run(wire, "schedule_remove", by, *names)[1]
+    def remove(
+        self, wire: Runner, names: Sequence[str], by: str = "", silent_ms: int = 0
+    ) -> list[bool]:
+        """Remove schedules, or those of them that ``by`` declares, which was not heard for so
+        long; which were."""
+        verdicts: bytes = self._run(wire, "schedule_remove", by, silent_ms, *names)[1]
         return [letter == "r" for letter in verdicts.decode()]
 
     def declare(
-        self, wire: Runner, set: str, silent_ms: int, registered: bool = False
+        self, wire: Runner, set: str, silent_ms: int, what: str = "look"
     ) -> tuple[int, str, dict[str, int]]:
         """Redis ms, a verdict about this set of declarations, and the silent ones with when they
-        were heard last."""
+        were heard last. ``what`` is "registering" before it is stored, "registered" after."""
         now_ms, verdict, *gone = self._run(
-            wire, "schedule_declare", set, "registered" if registered else "look", silent_ms
+            wire, "schedule_declare", set, what, silent_ms
         )
         return now_ms, verdict.decode(), {
             gone[i].decode(): gone[i + 1] for i in range(0, len(gone), 2)

@@ -32,7 +32,6 @@ from ..hub.wheel import Entry
 from ..schedule_records import (
     ERROR,
     NOBODY,
-    UNDECLARED,
     Definition,
     State,
     define,
@@ -149,12 +148,17 @@ class Ticker:
 
     def declare(self) -> None:
         """One heartbeat for everything that the code declares."""
-        now_ms, verdict, self._silent = self._store.declare(
-            self._wire, self.set, self._times.silent_ms
-        )
+        now_ms, verdict = self._say("look")
         if verdict != ALIVE:
+            self._say("registering")
             self._register(now_ms)
-            self._store.declare(self._wire, self.set, self._times.silent_ms, registered=True)
+            self._say("registered")
+
+    def _say(self, what: str) -> tuple[int, str]:
+        now_ms, verdict, self._silent = self._store.declare(
+            self._wire, self.set, self._times.silent_ms, what
+        )
+        return now_ms, verdict
 
     def _register(self, now_ms: int) -> None:
         definitions = list(self._declared.values())
@@ -368,12 +372,12 @@ class Ticker:
         stored = self._store.get(self._wire, [name for name, _ in silent])
         for (name, state), now in zip(silent, stored, strict=True):
             if self._is_over(self._silent[state.by]):
-                if self._store.remove(self._wire, [name], by=state.by)[0]:
+                if self._store.remove(self._wire, [name], state.by, self._times.retire_ms)[0]:
                     self._directory.drop(self._wire, self._pool, [name])
                     log.warning("schedule %s/%s is removed: no code declares it any more",
                                 self._pool, name)
             elif now is not None and not now.why:
-                self._store.rest(self._wire, name, now.state, UNDECLARED)
+                self._store.retire(self._wire, name, now.state, self._times.silent_ms)
 
     def _is_over(self, heard_ms: int) -> bool:
         return self._latest_ms - heard_ms >= self._times.retire_ms

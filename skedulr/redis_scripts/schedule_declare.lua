@@ -1,8 +1,8 @@
 -- PURPOSE  Say that a set of declarations lives, and learn whether it must be registered (again),
 --          and which sets live no more. Of several that live the newest one's definitions hold.
 -- KEYS     declared declarers
--- ARGV     set ('' for none); 'look', or 'registered' when all of it is stored; after how long a
---          silent set is taken for gone (ms)
+-- ARGV     set ('' for none); 'look', 'registering' before its schedules are stored, 'registered'
+--          when all of them are; after how long a silent set is taken for gone (ms)
 -- RETURNS  {now ms, verdict, then per silent set: set, when it was heard last (ms)}
 --          verdict: 'k' known, 'n' to be registered: new here, forgotten, or flushed; 'a' to be
 --          registered again, since a newer set is gone whose definitions may have replaced its own
@@ -25,7 +25,10 @@ end
 local function judge()
   if set == '' then return 'k' end
   local since, last = redis.call('ZSCORE', declared, set), redis.call('ZSCORE', declarers, set)
-  if ARGV[2] == 'registered' then
+  if ARGV[2] == 'registering' then
+    -- Heard, so that nobody retires what is being stored; but not known until all of it is.
+    redis.call('ZREM', declared, set)
+  elseif ARGV[2] == 'registered' then
     redis.call('ZADD', declared, whole(now), set)
   elseif not since or not last or tonumber(last) < now - silent then
     return 'n'

@@ -65,8 +65,8 @@ class Schedules:
         )).rest[0]
         return done
 
-    def remove(self, *names: str, by: str = "") -> str:
-        return Reply(self.pool.run("schedule_remove", by, *names)).verdicts
+    def remove(self, *names: str, by: str = "", silent: int = 60_000) -> str:
+        return Reply(self.pool.run("schedule_remove", by, silent, *names)).verdicts
 
     def due(self, offset: int = 0, limit: int = 500) -> Reply:
         return Reply(self.pool.run("schedule_due", offset, limit))

@@ -26,6 +26,17 @@ def test_an_unknown_set_is_to_be_registered_and_then_known(pool: Scripts) -> Non
     assert schedules.declare("s1").rest == ["k"]
 
 
+def test_a_set_that_is_being_registered_is_heard_but_not_known(pool: Scripts) -> None:
+    schedules = Schedules(pool)
+    schedules.declare("s1", "registered")
+    silence(pool, "s1", 90_000)
+    begun = schedules.declare("s1", "registering")
+    assert begun.rest == ["k"]
+    assert pool.state() == {"declarers": {"s1": begun.now}}
+    # Had its process died now, another one would begin again.
+    assert schedules.declare("s1").rest == ["n"]
+
+
 def test_to_be_known_moves_the_time_it_was_heard_last(pool: Scripts) -> None:
     schedules = Schedules(pool)
     schedules.declare("s1", "registered")

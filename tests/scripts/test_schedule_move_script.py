@@ -16,10 +16,22 @@ def schedules(pool: Scripts) -> Schedules:
     return made
 
 
-@pytest.mark.parametrize("why", ["paused", "undeclared", "error no zone is called X"])
+@pytest.mark.parametrize("why", ["paused", "error no zone is called X"])
 def test_one_that_rests_has_no_tick_and_a_reason(schedules: Schedules, why: str) -> None:
     assert schedules.move("a", FAR, "rest", why) == 1
     assert schedules.state("schedules") == {"planned": {"a": plan(FAR)}, "resting": {"a": why}}
+
+
+def test_one_whose_code_is_not_heard_any_more_is_retired(pool: Scripts) -> None:
+    schedules = Schedules(pool)
+    schedules.put(("a", FAR), ("b", FAR), by="s1")
+    schedules.move("b", FAR, "rest", "paused")
+    schedules.declare("s1", "registered")
+    assert schedules.move("a", FAR, "retire", 60_000) == 0, "it lives"
+    pool.call("ZADD", pool.keys.declarers, pool.now() - 61_000, "s1")
+    assert schedules.move("a", FAR, "retire", 60_000) == 1
+    assert schedules.move("b", FAR, "retire", 60_000) == 0
+    assert pool.state()["resting"] == {"a": "undeclared", "b": "paused"}
 
 
 def test_one_goes_on_with_the_given_tick(schedules: Schedules) -> None:

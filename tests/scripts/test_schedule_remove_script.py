@@ -30,6 +30,9 @@ def test_only_what_a_set_still_declares_is_retired(pool: Scripts) -> None:
     schedules.put(("a", FAR), by="s1")
     schedules.put(("b", FAR), by="s2")
     schedules.put(("c", FAR))
+    schedules.declare("s1", "registered")
+    assert schedules.remove("a", "b", "c", by="s1") == "---", "it lives"
+    pool.call("ZADD", pool.keys.declarers, pool.now() - 61_000, "s1")
     assert schedules.remove("a", "b", "c", by="s1") == "r--"
     assert set(pool.state()["planned"]) == {"b", "c"}
 
