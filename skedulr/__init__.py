@@ -36,11 +36,13 @@ if TYPE_CHECKING:
         UnknownTask,
     )
     from .handles import Handle
+    from .middleware import Logging, OpenTelemetry, Recovery
     from .retries import ExponentialBackoff, LinearRetry
     from .schedule_client import Schedule
     from .tasks import Call, Task
 
     as_completed = _default.as_completed
+    before_submit = _default.before_submit
     cancel = _default.cancel
     configure = _default.configure
     cron = _default.cron
@@ -72,9 +74,11 @@ __all__ = [
     "as_completed", "stats", "pause", "resume", "scale_pool",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
-    "use", "on", "configure", "dashboard", "Skedulr", "Task", "Call", "Handle", "Schedule",
+    "use", "on", "before_submit", "configure", "dashboard",
+    "Skedulr", "Task", "Call", "Handle", "Schedule",
     "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
+    "Logging", "Recovery", "OpenTelemetry",
     "SkedulrError", "ConfigError", "PayloadError", "PayloadTooLarge", "DuplicateTask", "QueueFull",
     "UnknownTask", "UnknownPool", "TaskNotFound", "ScheduleNotFound", "TaskFailed", "ResultTimeout",
     "BulkError", "StorageUnavailable", "TaskTimeout", "TaskCancelled",
@@ -86,13 +90,14 @@ _MODULES = {
     "Schedule": "schedule_client",
     "current_task": "context", "task_id": "context", "report_progress": "context",
     "LinearRetry": "retries", "ExponentialBackoff": "retries",
+    "Logging": "middleware", "Recovery": "middleware", "OpenTelemetry": "middleware",
 }
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats", "pause", "resume", "scale_pool",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
-    "use", "on", "configure", "dashboard",
+    "use", "on", "before_submit", "configure", "dashboard",
 ))
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .options import Options
 
     F = TypeVar("F", bound=Callable[..., Any])
+    SubmitHook = TypeVar("SubmitHook", bound=Callable[[Call[Any]], Mapping[str, Any] | None])
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,6 +53,9 @@ class Skedulr(ScheduleMethods):
         self._clients: dict[None, Client] = {}
         #: Makes the client where it is not the usual one: the testing kit's.
         self.client_maker: Callable[[ClientConfig], Client] | None = None
+        #: ``transactions(store, alias)`` calls ``store()`` once the current transaction of that
+        #: database (None: the default one) is committed; at once where there is none.
+        self.transactions: Callable[[Callable[[], None], str | None], object] | None = None
         self.configure(url=url, **settings)
 
     def configure(self, url: str | None = None, **settings: Any) -> None:
@@ -94,6 +98,7 @@ class Skedulr(ScheduleMethods):
         def register(function: Callable[P, R]) -> Task[P, R]:
             tasks.check_function(function)
             called = tasks.default_name(function) if name is None else name
+            tasks.check_redact(called, function, defaults.get("redact", ()))
             made = Task(
                 app=self, name=tasks.check_task_name(called), function=function, defaults=defaults,
             )
@@ -122,8 +127,29 @@ class Skedulr(ScheduleMethods):
         )
 
     def use(self, *middleware: Middleware) -> None:
-        """Put ``middleware`` around every run of this app's tasks, first given outermost."""
+        """Put ``middleware`` around every run of this app's tasks, first given outermost.
+
+        One that has a method ``before_submit(call)`` is asked at each submit as well.
+        """
         self.middleware += middleware
+        for one in middleware:
+            hook = getattr(one, "before_submit", None)
+            if hook is not None:
+                self.before_submit(hook)
+
+    def before_submit(self, hook: SubmitHook) -> SubmitHook:
+        """A decorator: have ``hook(call)`` called in the producer at each submit of this app.
+
+        What it returns is added to the call's headers, which the task finds in
+        ``current_task().headers``; headers that the call or the task gives are stronger. What it
+        raises, the submit raises.
+
+        >>> @skedulr.before_submit                           # doctest: +SKIP
+        ... def tenant(call):
+        ...     return {"tenant": request.tenant}
+        """
+        self.hooks.before_submit.append(hook)
+        return hook
 
     def on(self, event: str) -> Callable[[F], F]:
         """A decorator: have the function called at each ``"success"``, ``"retry"``, ``"dead"`` or
@@ -161,7 +187,30 @@ class Skedulr(ScheduleMethods):
 
     def submit_call(self, call: Call[R]) -> Handle[R]:
         """Queue one bound call."""
+        if self.hooks.before_submit:
+            call = self._with_headers(call)
+        if call.task.on_commit:
+            return self._submit_on_commit(call)
         return self.client.submit(call)
+
+    def _with_headers(self, call: Call[R]) -> Call[R]:
+        """The call with what the hooks add to its headers; its own are stronger."""
+        added = self.hooks.headers_for(call)
+        if not added:
+            return call
+        task = call.task.using(headers={**added, **call.task.option("headers", {})})
+        return Call(task, call.args, call.kwargs)
+
+    def _submit_on_commit(self, call: Call[R]) -> Handle[R]:
+        if self.transactions is None:
+            raise ConfigError(
+                "on_commit= needs to know of transactions: add 'skedulr.contrib.django' to "
+                "INSTALLED_APPS, or set transactions on the app"
+            )
+        handle, store = self.client.later(call)
+        using = call.task.on_commit
+        self.transactions(store, using if isinstance(using, str) else None)
+        return handle
 
     def submit_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """Queue any iterable of bound calls, 500 per round trip; their handles in order.
@@ -169,11 +218,24 @@ class Skedulr(ScheduleMethods):
         Raises BulkError when it stops half way: ``submitted`` handles, and the ``index`` to go on
         from. Calls with given ids may simply be submitted again.
         """
-        return self.client.submit_many(_calls(calls))
+        return self.client.submit_many(self._calls(calls))
 
     def submit_iter(self, calls: Iterable[Call[Any]]) -> Iterator[str]:
         """Queue any iterable of bound calls in constant memory; yields each id once stored."""
-        return self.client.submit_iter(_calls(calls))
+        return self.client.submit_iter(self._calls(calls))
+
+    def _calls(self, calls: Iterable[Any]) -> Iterator[Call[Any]]:
+        for index, call in enumerate(calls):
+            if not isinstance(call, Call):
+                raise SkedulrError(
+                    f"item {index} is {call!r}, not a call: task.bind(...) makes one"
+                )
+            if call.task.on_commit:
+                raise ConfigError(
+                    f"item {index} has on_commit=, which is for single submits: submit all of them "
+                    "in a function that your transaction calls when it is committed"
+                )
+            yield self._with_headers(call) if self.hooks.before_submit else call
 
     # Asking and steering
 
@@ -289,13 +351,6 @@ class Skedulr(ScheduleMethods):
             submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
             capacity=settings.capacity or 0,
         ))
-
-
-def _calls(calls: Iterable[Any]) -> Iterator[Call[Any]]:
-    for index, call in enumerate(calls):
-        if not isinstance(call, Call):
-            raise SkedulrError(f"item {index} is {call!r}, not a call: task.bind(...) makes one")
-        yield call
 
 
 #: The app behind the module functions.

@@ -157,6 +157,16 @@ class Client:
         pool, submission = self._prepare(call)
         return self._settle(pool, self._process().committer(pool).submit([submission]), 0)
 
+    def later(self, call: Call[Any]) -> tuple[Handle[Any], Callable[[], None]]:
+        """A call's handle, and a function that stores it. The arguments are taken as they are now;
+        what is wrong with them is raised now."""
+        pool, submission = self._prepare(call)
+
+        def store() -> None:
+            self._settle(pool, self._process().committer(pool).submit([submission]), 0)
+
+        return Handle(self, f"{pool}/{submission.uid}"), store
+
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Handle[Any]]:
         """Store calls, 500 a round trip; their handles in order.
 

@@ -6,10 +6,13 @@ A hook that raises is logged and changes nothing: what it was told about is alre
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from .tasks import Call
 
 log = logging.getLogger("skedulr.hooks")
 
@@ -29,6 +32,8 @@ class Hooks:
 
     def __init__(self) -> None:
         self._hooks: dict[str, list[Callable[..., Any]]] = {}
+        #: Asked at each submit for headers to send along.
+        self.before_submit: list[Callable[[Call[Any]], Mapping[str, Any] | None]] = []
 
     def on(self, event: str) -> Callable[[F], F]:
         """A decorator that has the function called at each ``event``; ConfigError for others."""
@@ -40,6 +45,13 @@ class Hooks:
             return hook
 
         return add
+
+    def headers_for(self, call: Call[Any]) -> dict[str, Any]:
+        """What the ``before_submit`` hooks add to a call. One that raises refuses the submit."""
+        headers: dict[str, Any] = {}
+        for hook in self.before_submit:
+            headers |= hook(call) or {}
+        return headers
 
     def has(self, event: str) -> bool:
         """Whether anyone listens."""

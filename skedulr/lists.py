@@ -213,6 +213,8 @@ class _Reader:
         if state is None or selection.state not in (None, state):
             return None  # it moved on between two looks
         view = task_view(pool, facts, state)
+        if b"redact" in journal and not _shows(view, terms):
+            return None
         return view if all(_fits(view, facet, text) for facet, text in terms if facet) else None
 
 
@@ -288,6 +290,12 @@ def _terms(query: str | None) -> list[tuple[str, str]]:
 def _wanted(text: str) -> bytes:
     """A text as it stands in a journal that was made lower case, its ASCII letters that is."""
     return text.encode("utf-8", "surrogatepass").lower()
+
+
+def _shows(view: dict[str, Any], terms: list[tuple[str, str]]) -> bool:
+    """Whether all texts stand in what is shown: nobody finds out by asking what is redacted."""
+    shown = json.dumps(view, default=str, ensure_ascii=False).casefold()
+    return all(text.casefold() in shown for _, text in terms)
 
 
 def _fits(view: dict[str, Any], facet: str, text: str) -> bool:

@@ -18,6 +18,7 @@ from .tasks import Task
 #: Defaults of a task that a submit of its calls needs.
 PRODUCER_OPTIONS = (
     "priority", "delay", "at", "expires", "headers", "tags", "key", "unique", "on_duplicate",
+    "redact",
 )
 #: An answer is good for this long, seconds; that there is none, for less: a child may just boot.
 FRESH_S, FRESH_NOTHING_S = 30.0, 2.0

@@ -41,6 +41,8 @@ class Options(TypedDict, total=False):
     keep_result: float | timedelta | bool
     headers: Mapping[str, Any]
     tags: tuple[str, ...] | list[str]
+    redact: tuple[str, ...] | list[str]
+    on_commit: bool | str
 
 
 def check(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,6 +204,12 @@ def _on_duplicate(name: str, value: Any) -> str:
     return str(value)
 
 
+def _on_commit(name: str, value: Any) -> bool | str:
+    if not isinstance(value, (bool, str)) or value == "":
+        raise ConfigError(f"{name}={value!r} is not usable: a bool, or a database's alias")
+    return value
+
+
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "pool": _pool,
     "priority": _whole(-100, 100),
@@ -220,4 +228,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "keep_result": _keep_result,
     "headers": _headers,
     "tags": _tags,
+    "redact": _tags,
+    "on_commit": _on_commit,
 }

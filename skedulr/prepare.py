@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 import math
 from base64 import urlsafe_b64encode
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
 from . import message, options, payload
 from .errors import ConfigError
 from .store import Submission
-from .tasks import Call, Task
+from .tasks import Call, Task, check_redact
 
 #: Options of the task that travel with every call, because readers need them as well as the worker.
 _ALWAYS = ("expires", "headers", "tags")
@@ -37,6 +38,8 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
         key = task.option("key")
         if key is not None:
             extras["key"] = format_key(key, call)
+        if task.option("redact"):
+            extras["redact"] = redacted(call, task.option("redact"))
         if task.unplaced:
             extras["unplaced"] = True
     placing = ""
@@ -62,6 +65,30 @@ def format_key(key: str, call: Call[Any]) -> str:
             f"key={key!r} names what the call does not have: {error} (arguments of "
             f"{call.task.name}: {', '.join(_arguments(call)) or 'none'})"
         ) from None
+
+
+def redacted(call: Call[Any], names: Iterable[str]) -> list[int | str]:
+    """Where the arguments called ``names`` are in a call: positions, and names of keywords.
+
+    A call by name alone has no signature: all that is positional counts as named. Raises
+    ConfigError for a name that no parameter has.
+    """
+    function, hidden = call.task.function, set(names)
+    if function is None:
+        return [*range(len(call.args)), *(name for name in call.kwargs if name in hidden)]
+    parameters = inspect.signature(function).parameters
+    check_redact(call.task.name, function, hidden)
+    places: list[int | str] = [name for name in call.kwargs if name in hidden]
+    for at, parameter in enumerate(parameters.values()):
+        if parameter.name not in hidden:
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            places += range(at, len(call.args))
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            places += [name for name in call.kwargs if name not in parameters]
+        elif parameter.kind is not parameter.KEYWORD_ONLY and at < len(call.args):
+            places.append(at)
+    return places
 
 
 def unique_digest(call: Call[Any], key: str | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
@@ -73,8 +73,10 @@ class Task(Generic[P, R]):
         self.head = message.name_part(name)
         #: Whether calls carry something beyond their arguments, or go elsewhere than plain ones.
         self.travelling = unplaced or any(
-            one in defaults for one in ("expires", "headers", "tags", "key")
+            one in defaults for one in ("expires", "headers", "tags", "key", "redact")
         )
+        #: Whether calls wait for a transaction to be committed (True, or a database's alias).
+        self.on_commit: bool | str = self.option("on_commit", False)
         self.placed = any(one in defaults for one in ("priority", "delay", "at", "unique"))
         if function is not None:
             # Not the function's own attributes: they could replace ours.
@@ -178,6 +180,18 @@ def check_function(function: Any) -> None:
         raise ConfigError(
             f"{where} is defined in class {outer}: make it a function outside of the class"
         )
+
+
+def check_redact(name: str, function: Callable[..., Any], hidden: Iterable[str]) -> None:
+    """Refuse a redacted argument that the task does not take: another one would be shown."""
+    parameters = inspect.signature(function).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return
+    for one in hidden:
+        if one not in parameters:
+            raise ConfigError(
+                f"redact={one!r} is no argument of {name}{nearest(one, parameters)}"
+            )
 
 
 def default_name(function: Callable[..., Any]) -> str:

@@ -91,8 +91,24 @@ def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
         "key": journal.extras.get("key"), "tags": journal.extras.get("tags") or [],
         "worker": (ended.worker if ended else token.rpartition(":")[0]) or None,
         "workflow": None, "depends_on": [],
-        "args": journal.args, "kwargs": journal.kwargs,
+        "args": shown_args(journal), "kwargs": shown_kwargs(journal),
     }
+
+
+#: Stands for a redacted argument.
+HIDDEN = "***"
+
+
+def shown_args(journal: message.Journal) -> list[Any]:
+    """The positional arguments, those redacted hidden."""
+    hidden = journal.extras.get("redact") or ()
+    return [HIDDEN if at in hidden else arg for at, arg in enumerate(journal.args)]
+
+
+def shown_kwargs(journal: message.Journal) -> dict[str, Any]:
+    """The keyword arguments, those redacted hidden."""
+    hidden = journal.extras.get("redact") or ()
+    return {name: HIDDEN if name in hidden else arg for name, arg in journal.kwargs.items()}
 
 
 def attempts_view(facts: Facts) -> list[dict[str, Any]]:

@@ -111,6 +111,7 @@ class DrivenApp(Skedulr):
         self._served = served
         super().__init__()
         self.tasks, self.hooks, self.middleware = served.tasks, served.hooks, served.middleware
+        self.transactions = served.transactions
         self.declared = served.declared
         self.clock, self._workers = clock, workers
         self._at_once, self._raise_errors = at_once, raise_errors

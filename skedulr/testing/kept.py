@@ -16,11 +16,13 @@ def kept(app: Skedulr) -> Iterator[None]:
     settings, middleware = dict(app._settings), list(app.middleware)
     tasks, declared = dict(app.tasks._tasks), dict(app.declared)
     hooks = {event: list(several) for event, several in app.hooks._hooks.items()}
+    before_submit, transactions = list(app.hooks.before_submit), app.transactions
     app._clients.clear()
     try:
         yield
     finally:
-        app.client_maker = maker
+        app.client_maker, app.transactions = maker, transactions
+        app.hooks.before_submit[:] = before_submit
         app._clients.clear()
         app._clients.update(clients)
         app._settings, app.middleware[:] = settings, middleware

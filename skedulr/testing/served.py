@@ -77,6 +77,7 @@ class ServedApp(Skedulr):
         self._served, self.url, self.namespace = served, url, namespace
         super().__init__()
         self.tasks, self.hooks, self.middleware = served.tasks, served.hooks, served.middleware
+        self.transactions = served.transactions
         self._masters: list[_Master] = []
 
     @property
