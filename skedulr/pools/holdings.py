@@ -78,7 +78,10 @@ class Holdings:
             return None
         while by_place:
             claimed = by_place.popleft()
-            if pending.pop(claimed.uid, None) is claimed:
+            uid = claimed.uid
+            # One that was given back may stand here still, and be pending again under a new claim:
+            # that is not the one to take away.
+            if pending.get(uid) is claimed and pending.pop(uid, None) is claimed:
                 return claimed
         return None
 
