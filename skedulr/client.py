@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 import threading
 import time
 import weakref
@@ -42,7 +43,7 @@ from .store import DUPLICATE, FULL, STORED, TAKEN, UNKNOWN, Store, Submission
 from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
-from .wire import Wire, WireError
+from .wire import Wire, WireError, socket_thread
 from .wires import Wires
 
 T = TypeVar("T")
@@ -68,7 +69,10 @@ class ClientConfig:
 
 
 class _Process:
-    """What belongs to one process id: connections, committers, the listener."""
+    """What belongs to one process id: connections, committers, the listener.
+
+    Under gevent to one native thread of it, for so do the sockets there.
+    """
 
     def __init__(self, config: ClientConfig) -> None:
         self.pid = os.getpid()
@@ -116,6 +120,15 @@ class _Process:
         self.listener.stop()
         self.wires.close()
 
+    def drop(self) -> None:
+        """As ``close``, from another native thread than the one whose hub the sockets belong to."""
+        self.listener.stop(now=False)
+        # A committer that is a thread of its own has its socket to itself, and can be told. One
+        # that is a greenlet goes with its hub.
+        if type(self._guard).__module__ == "_thread":
+            for committer in list(self._committers.values()):
+                committer.stop()
+
     def leave(self) -> None:
         """In a forked child: these connections are the parent's alone."""
         for committer in list(self._committers.values()):
@@ -142,13 +155,15 @@ class Client:
         self.space = SpaceKeys(config.namespace)
         self._uids = Uids()
         self._directory = Directory(self._look_up)
-        self._processes: dict[int, _Process] = {}
+        self._processes: dict[tuple[int, int], _Process] = {}
 
     def close(self) -> None:
         """End this process's threads and connections; the next use makes new ones."""
-        process = self._processes.pop(os.getpid(), None)
-        if process is not None:
-            process.close()
+        here = os.getpid(), socket_thread()
+        for key in list(self._processes):
+            process = self._processes.pop(key, None)
+            if process is not None:
+                process.close() if key == here else process.drop()
 
     # Submitting
 
@@ -449,13 +464,23 @@ class Client:
         return queries.PoolQueries(PoolKeys(self.config.namespace, pool))
 
     def _process(self) -> _Process:
-        pid = os.getpid()
-        current = self._processes.get(pid)
+        here = os.getpid(), socket_thread()
+        current = self._processes.get(here)
         if current is None:
             # After a fork the parent's connections and threads are not ours. Of several threads
             # that come here at once one wins, without a lock that a fork could copy locked.
-            current = self._processes.setdefault(pid, _Process(self.config))
+            current = self._processes.setdefault(here, _Process(self.config))
+            self._drop_those_of_dead_threads()
         return current
+
+    def _drop_those_of_dead_threads(self) -> None:
+        if sys.platform != "linux":
+            return  # nowhere to ask
+        for pid, thread in list(self._processes):
+            if thread and not os.path.exists(f"/proc/{pid}/task/{thread}"):
+                process = self._processes.pop((pid, thread), None)
+                if process is not None:
+                    process.drop()
 
     def _ask(self, look: Callable[[Wire], T]) -> T:
         """Run a harmless question or a repeatable step; StorageUnavailable."""

@@ -152,7 +152,7 @@ class Committer:
     # A caller that carries its own
 
     def _may_carry(self, parcel: Parcel) -> bool:
-        if not self._wire.connected or _size(parcel) > _SMALL_BYTES:
+        if not self._wire.usable_here or _size(parcel) > _SMALL_BYTES:
             return False
         with self._guard:
             if self._busy is None and not self._waiting:

@@ -100,10 +100,10 @@ class Listener:
         """Whether messages are heard just now."""
         return self._subscribed.is_set()
 
-    def stop(self) -> None:
-        """End the subscription; who still waits lives on looking again."""
+    def stop(self, *, now: bool = True) -> None:
+        """End the subscription, ``now`` or within a minute; who still waits lives on looking."""
         self._stopped = True
-        if self._connection is not None:
+        if now and self._connection is not None:
             self._connection.disconnect()
 
     def leave_parent(self) -> None:

@@ -13,6 +13,8 @@ Anything else Redis says is a fault of ours and comes as redis-py's own ``Respon
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -88,6 +90,7 @@ class Wire:
     def __init__(self, url: str, *, name: str, timeout_s: float = 5.0) -> None:
         self.url, self.name, self.timeout_s = url, name, timeout_s
         self._connection: Connection | None = None
+        self._thread = 0
 
     def call(self, *command: Any, timeout_s: float | None = None) -> Any:
         """Send one command and return its answer (bytes, int, list or None).
@@ -140,6 +143,11 @@ class Wire:
         """Whether a connection is there already. It may turn out to be dead."""
         return self._connection is not None
 
+    @property
+    def usable_here(self) -> bool:
+        """Whether it is, and this native thread may use it; see ``socket_thread``."""
+        return self._connection is not None and self._thread == socket_thread()
+
     def connect(self) -> None:
         """Make the connection now, if there is none. Raises the errors named above."""
         if self._connection is None:
@@ -182,8 +190,17 @@ class Wire:
             if isinstance(error, exceptions.AuthenticationError):
                 raise NotAnswered(f"Redis refused the credentials: {error}", sent=False) from error
             self._give_up(error, sent=False)
-        self._connection = connection
+        self._connection, self._thread = connection, socket_thread()
         return connection
+
+
+def socket_thread() -> int:
+    """0 where any thread may use any socket.
+
+    Under gevent the native thread's id: a socket belongs to the hub of the thread that made it,
+    and native threads are there as well (gevent's own thread pool; patching without threads).
+    """
+    return 0 if socket.socket.__module__ == "socket" else threading.get_native_id()
 
 
 def leave_connection(connection: Connection | None) -> None:

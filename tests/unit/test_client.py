@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -486,6 +487,78 @@ report([sum("submit" in name for name in listed), threading.active_count()])
 def test_twenty_first_uses_at_once_make_one_client(one_server: Server, patched: bool) -> None:
     connections, threads = snippets.run(FIRST_USE, one_server.url, patched=patched)
     assert (connections, threads) == (1, 2)
+
+
+# --- patched early, late, in part, not at all -----------------------------------------------------
+
+MODES = {
+    "not at all": "",
+    "first": "from gevent import monkey; monkey.patch_all()",
+    "without threads": "from gevent import monkey; monkey.patch_all(thread=False)",
+    "after the import": "import skedulr; from gevent import monkey; monkey.patch_all()",
+    "after the client": """
+import skedulr.client, warnings
+warnings.simplefilter("ignore")
+from gevent import monkey; monkey.patch_all()
+""",
+    "after the first use": """
+import skedulr, warnings
+warnings.simplefilter("ignore")
+app = skedulr.Skedulr(url=ARGS[0])
+app.remote("t").submit(-1)
+from gevent import monkey; monkey.patch_all()
+""",
+}
+CALL_FROM_EVERYWHERE = """
+import threading
+import gevent, skedulr
+from gevent.threadpool import ThreadPool
+app = globals().get("app") or skedulr.Skedulr(url=ARGS[0])
+t = app.remote("t")
+handles = [t.submit(n) for n in range(20)]
+handles += [one.get(timeout=20) for one in [gevent.spawn(t.submit, n) for n in range(20)]]
+threads = [threading.Thread(target=lambda: handles.append(t.submit(1))) for _ in range(10)]
+for one in threads: one.start()
+for one in threads: one.join(20)
+# Native threads, whatever was patched.
+pool = ThreadPool(3)
+handles += [one.get(timeout=20) for one in [pool.spawn(t.submit, n) for n in range(20)]]
+states = [pool.spawn(lambda h: h.state, h).get(timeout=20) for h in handles[::7]]
+waited = [app.wait(handles, 0.02), pool.spawn(app.wait, handles, 0.02).get(timeout=20)]
+app.close()
+handles.append(t.submit(1))
+report([len({h.id for h in handles}), sorted({*states, *(h.state for h in handles)}), waited])
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_client_works_however_the_process_is_patched(one_server: Server, mode: str) -> None:
+    found = snippets.run(MODES[mode] + "\n" + CALL_FROM_EVERYWHERE, one_server.url)
+    assert found == [71, ["queued"], [False, False]]
+
+
+THREADS_THAT_END = """
+from gevent import monkey; monkey.patch_all(thread=False)
+import threading, skedulr
+app = skedulr.Skedulr(url=ARGS[0])
+for n in range(30):
+    one = threading.Thread(target=lambda: app.remote("t").submit(n))
+    one.start()
+    one.join()
+import redis, time
+server = redis.Redis.from_url(ARGS[0])
+for _ in range(200):
+    names = [c["name"] for c in server.client_list() if c["name"].startswith("skedulr:client")]
+    if len(names) < 6 and threading.active_count() < 6: break
+    time.sleep(0.02)
+report([len(names), threading.active_count()])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc which threads live")
+def test_threads_that_have_ended_leave_no_connections(one_server: Server) -> None:
+    connections, threads = snippets.run(THREADS_THAT_END, one_server.url)
+    assert connections < 6 and threads < 6
 
 
 # --- forks ----------------------------------------------------------------------------------------

@@ -28,6 +28,12 @@ class FakeWire:
         self.connects = 0
         self.timeout_s = 5.0
         self.problem: Exception | None = None
+        #: Of another thread's hub.
+        self.foreign = False
+
+    @property
+    def usable_here(self) -> bool:
+        return self.connected and not self.foreign
 
     def connect(self) -> None:
         if self.problem is not None:
@@ -203,6 +209,13 @@ def test_each_caller_gets_its_own_verdicts_and_holders(bench: Bench) -> None:
         {1: "holder-of-taken-1"}, {}, {0: "holder-of-taken-2", 2: "holder-of-taken-3"},
     ]
     threads[0].join()
+
+
+def test_a_connection_of_another_thread_s_hub_is_not_used_by_the_caller(bench: Bench) -> None:
+    bench.warm()
+    bench.wire.foreign = True
+    bench.submit("a")
+    assert bench.store.threads[0] is not threading.current_thread()
 
 
 def test_a_large_submit_is_not_carried_by_its_caller(bench: Bench) -> None:
