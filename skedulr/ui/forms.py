@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -21,6 +22,8 @@ from .security import Credentials, Guard, session_cookie
 
 if TYPE_CHECKING:
     from .site import Site
+
+log = logging.getLogger("skedulr.ui")
 
 _PAST = {"cancel": "cancelled", "resubmit": "resubmitted", "remove": "removed",
          "pause": "paused", "resume": "resumed"}
@@ -115,6 +118,9 @@ class Forms:
         form = read_form(bottle.request.environ)
         caller = auth.check(one(form, "user"), one(form, "password"))
         if caller is None:
+            log.warning(
+                "a wrong user or password from %s", bottle.request.environ.get("REMOTE_ADDR")
+            )
             text = self.pages.render("login", "Log in", failed=True)
             return bottle.HTTPResponse(text, 401, {"Content-Type": "text/html; charset=UTF-8"})
         response = self._leave(_own_path(one(form, "back")), "")

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import bottle
 
 from .. import __version__
-from ..errors import SkedulrError
+from ..errors import SkedulrError, StorageUnavailable
 from ..lists import Selection
 from . import redisview, shown, static
 from .plain import pretty
@@ -44,16 +44,26 @@ NAVIGATION = (
     ("c", "/changes", "Changes"),
 )
 NOTE = "skedulr_note"
+#: In a request's environ, once Redis did not answer it: what it said.
+SILENT = "skedulr.silent"
 
 
 class Panel:
-    """Something a page shows, or why it can not be had."""
+    """Something a page shows, or why it can not be had.
+
+    Once Redis was silent for one panel, the page's other panels do not wait for it again.
+    """
 
     def __init__(self, make: Callable[[], Any]) -> None:
+        environ = bottle.request.environ
         self.value: Any = None
-        self.trouble: str | None = None
+        self.trouble: str | None = environ.get(SILENT)
+        if self.trouble is not None:
+            return
         try:
             self.value = make()
+        except StorageUnavailable as error:
+            self.trouble = environ[SILENT] = str(error)
         except SkedulrError as error:
             self.trouble = str(error)
         except Exception:
@@ -202,7 +212,8 @@ class Pages:
             asset=lambda name: static.address(base, name), version=__version__,
             navigation=NAVIGATION if known else (), token=self.guard.form_token(caller),
             here=_here(), note=self._take_note(), has_users=self.guard.has_users,
-            layout=Panel(self.site.frame).value if known else None, now=self.site.now_s(), **values,
+            layout=Panel(self.site.frame).value if known else None,
+            now=Panel(self.site.now_s).value or self.site.wall_s(), **values,
         )
         return text
 
