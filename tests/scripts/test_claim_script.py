@@ -238,6 +238,14 @@ def test_an_owner_that_holds_a_suspect_gets_no_second_one(pool: Scripts) -> None
     assert pool.claim("n2").uids == ["s2"]
 
 
+def test_a_claim_that_took_nothing_wakes_nobody_though_suspects_wait(pool: Scripts) -> None:
+    suspects(pool, "s1", "s2")
+    pool.claim("n1")
+    pool.drain_wake()
+    assert pool.claim("n1").uids == []
+    assert not pool.woken(), "its fetcher would wake itself for ever"
+
+
 def test_an_owner_that_holds_a_suspect_gets_the_next_once_it_ended(pool: Scripts) -> None:
     suspects(pool, "s1", "s2")
     taken = pool.claim()
