@@ -337,6 +337,26 @@ def _scale(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _schedule(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the schedule's name")
+
+
+def _preview(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "line", metavar="CRON", help="minute hour day month weekday, in one pair of quotes"
+    )
+    parser.add_argument("--tz", metavar="ZONE", default="UTC", help="as Europe/Paris (UTC)")
+    parser.add_argument(
+        "--start", metavar="WHEN",
+        help="times after this one: epoch seconds, or ISO with an offset (default: now)",
+    )
+    parser.add_argument("--count", metavar="N", type=whole, default=5, help="how many (5)")
+    parser.add_argument(
+        "--seconds", metavar="first|last", choices=("first", "last"),
+        help="where the field for seconds stands in a line of six fields",
+    )
+
+
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=seconds, default=2.0,
@@ -469,6 +489,51 @@ GROUPS: tuple[Group, ...] = (
              ("skedulr scale critical reset", "back to what --pools and tuning say"),
              ("skedulr scale reports 2 --create", "a new pool, on every node")),
             _scale,
+        ),
+    )),
+    Group("schedules", (
+        Command(
+            "schedules list", "schedules:show", "what runs when",
+            "List the schedules by name: what each runs, when it runs next, when it ran last.",
+            (("skedulr schedules list", "all of them"),
+             ("skedulr schedules list --json | jq '.items[] | select(.paused) | .name'",
+              "the paused ones")),
+            _paging,
+        ),
+        Command(
+            "schedules run", "schedules:run", "run one now, beside its times",
+            "Run a schedule now, paused or not, and print the task's id. Its next time stays.",
+            (("skedulr schedules run digest", "now"),),
+            _schedule,
+        ),
+        Command(
+            "schedules pause", "schedules:pause", "no more runs until it is resumed",
+            "Pause a schedule: it has no next time until it is resumed. What runs goes on.",
+            (("skedulr schedules pause digest", "for now"),),
+            _schedule,
+        ),
+        Command(
+            "schedules resume", "schedules:resume", "go on from now",
+            "Have a paused schedule go on. Times that passed meanwhile are not made up.",
+            (("skedulr schedules resume digest", "go on"),),
+            _schedule,
+        ),
+        Command(
+            "schedules remove", "schedules:remove", "remove one",
+            "Remove a schedule. What it has queued already still runs. One that code declares\n"
+            "comes back with the next deployment of that code.",
+            (("skedulr schedules remove digest", "for good"),),
+            _schedule,
+        ),
+        Command(
+            "schedules preview", "schedules:preview", "when a cron line comes due",
+            "Show the next times of a cron line, or why it would be refused. Asks no server.",
+            (('skedulr schedules preview "0 9 * * mon-fri" --tz Europe/Paris', "the next five"),
+             ('skedulr schedules preview "30 2 * * *" --tz Europe/Paris --start 2026-03-28T00:00Z',
+              "across a change of the clocks"),
+             ('skedulr schedules preview "*/10 * * * * *" --seconds first --count 3',
+              "with seconds")),
+            _preview,
         ),
     )),
     Group("watch", (
