@@ -1,0 +1,1 @@
+"""Skedulr inside of large frameworks: what needs more than one module."""
