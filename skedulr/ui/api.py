@@ -22,6 +22,10 @@ from .static import serve
 
 #: What of a node's record is shown.
 NODE = ("id", "host", "pid", "version", "started_at", "beat_at", "leader", "children")
+SCHEDULE = (
+    "name", "task", "pool", "kind", "spec", "tz", "next_due", "last_due", "last_id", "paused",
+    "error",
+)
 SELECTION = ("pool", "state", "name", "query")
 #: A purge that ends within this time is answered with the pool as it is then, seconds.
 PURGE_WAIT_S = 5.0
@@ -54,6 +58,9 @@ class Api:
         app.route("/api/pools/<pool>/purge", "POST", self.purge)
         app.route("/api/pause", "POST", lambda: self.pause(None, True))
         app.route("/api/resume", "POST", lambda: self.pause(None, False))
+        app.route("/api/schedules", "GET", self.schedules)
+        for action in ("run", "pause", "resume", "remove"):
+            app.route(f"/api/schedules/<name>/{action}", "POST", self._on_schedule(action))
         app.route("/api/history", "GET", self.history)
         app.route("/api/events", "GET", self.events)
         app.route("/api/openapi.json", "GET", lambda: serve("openapi.json"))
@@ -86,6 +93,15 @@ class Api:
     def task(self, pool: str, uid: str) -> bottle.HTTPResponse:
         """All that is known of one task."""
         return answer(self.site.client.get(f"{pool}/{uid}"))
+
+    def schedules(self) -> bottle.HTTPResponse:
+        """Schedules, sorted by name, by pages."""
+        query = query_of()
+        only(query, ("limit", "cursor"), "this list")
+        page = self.site.schedules.page(
+            limit=number(query, "limit", 50, 1, 500), cursor=query.get("cursor") or None
+        )
+        return answer(listed([_schedule(one) for one in page["items"]], page["cursor"]))
 
     def history(self) -> bottle.HTTPResponse:
         """Rates and durations over an hour or a day, of one pool or all."""
@@ -164,6 +180,17 @@ class Api:
             return answer(_operation(record), 202)
         return answer(self.site.pool(pool))
 
+    def _on_schedule(self, action: str) -> Callable[[str], bottle.HTTPResponse]:
+        def act(name: str) -> bottle.HTTPResponse:
+            self._given()
+            schedule, run = self.site.steer_schedule(name, action)
+            response = answer(_schedule(schedule.info()))
+            if run is not None:
+                response.set_header("Location", f"{self.site.base()}/api/tasks/{run}")
+            return response
+
+        return act
+
     def _given(self, *names: str) -> dict[str, Any]:
         limit = self.site.client.config.payload_limit + OVERHEAD_BYTES
         given = read_json(bottle.request.environ, limit)
@@ -184,6 +211,11 @@ def texts(given: dict[str, Any]) -> dict[str, str]:
         if value is not None and not isinstance(value, str):
             raise Problem(400, "bad_request", f'"{name}" is to be a text')
     return {name: value for name, value in given.items() if value}
+
+
+def _schedule(info: dict[str, Any]) -> dict[str, Any]:
+    """A schedule in the interface's form; one that can not be read has a name and an error."""
+    return {name: info.get(name) for name in SCHEDULE}
 
 
 def _operation(record: Record) -> dict[str, Any]:

@@ -42,6 +42,7 @@ class Forms:
         app.route("/do/tasks", "POST", self.tasks)
         app.route("/do/pools/<pool>/<action>", "POST", self.pool)
         app.route("/do/pools/<action>", "POST", self.all_pools)
+        app.route("/do/schedules/<name>/<action>", "POST", self.schedule)
         app.route("/do/submit", "POST", self.submit)
         app.route("/login", "POST", self.login)
         app.route("/logout", "POST", self.logout)
@@ -93,6 +94,16 @@ class Forms:
             raise Problem(404, "not_found", "there is no such action on all pools")
         self.site.pause(None, action == "pause")
         return self._back(form, f"All pools are {_PAST[action]}.")
+
+    def schedule(self, name: str, action: str) -> bottle.HTTPResponse:
+        """Run, pause, resume or remove a schedule."""
+        form = self._form()
+        if action not in ("run", "pause", "resume", "remove"):
+            raise Problem(404, "not_found", "there is no such action on a schedule")
+        _, run = self.site.steer_schedule(name, action)
+        if run is not None:
+            return self._leave(f"/tasks/{run}", f"Schedule {name} runs now.")
+        return self._back(form, f"Schedule {name} is {_PAST[action]}.")
 
     def submit(self) -> bottle.HTTPResponse | str:
         """Queue what the form describes; where it can not be, show the form with what was typed."""

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 import bottle
 
 from .. import __version__
+from ..cronline import CronLine, check_zone
 from ..errors import SkedulrError, StorageUnavailable
 from ..lists import Selection
+from ..scheduling import Plan
 from . import redisview, shown, static
 from .plain import pretty
 from .problems import Problem
@@ -40,8 +44,8 @@ STATES = (
 #: The key that goes to a page after "g", its path, its name.
 NAVIGATION = (
     ("o", "/", "Overview"), ("t", "/tasks", "Tasks"), ("d", "/dead", "Dead"),
-    ("n", "/nodes", "Nodes"), ("s", "/submit", "Submit"), ("r", "/redis", "Redis"),
-    ("c", "/changes", "Changes"),
+    ("s", "/schedules", "Schedules"), ("n", "/nodes", "Nodes"), ("a", "/submit", "Submit"),
+    ("r", "/redis", "Redis"), ("c", "/changes", "Changes"),
 )
 NOTE = "skedulr_note"
 #: In a request's environ, once Redis did not answer it: what it said.
@@ -84,6 +88,7 @@ class Pages:
         app.route("/tasks", "GET", self.tasks)
         app.route("/tasks/<pool>/<uid>", "GET", self.task)
         app.route("/dead", "GET", self.dead)
+        app.route("/schedules", "GET", self.schedules)
         app.route("/nodes", "GET", self.nodes)
         app.route("/submit", "GET", self.submit)
         app.route("/redis", "GET", self.redis)
@@ -133,6 +138,17 @@ class Pages:
             return dead_groups(sampled, self.site.now_s())
 
         return self.render("dead", "Dead", groups=Panel(groups), filters=query)
+
+    def schedules(self) -> str:
+        """What ticks, when, and how its last runs went; and what a cron line would mean."""
+        query = _query()
+        only(query, ("cursor", "line", "tz"), "this page")
+        line, zone = query.get("line", ""), query.get("tz") or "UTC"
+        return self.render(
+            "schedules", "Schedules", line=line, zone=zone, cursor=query.get("cursor"),
+            page=Panel(lambda: self.site.schedule_page(ROWS, query.get("cursor") or None)),
+            ticks=Panel(lambda: upcoming(line, zone, self.site.now_s()) if line else None),
+        )
 
     def nodes(self) -> str:
         """Masters and their children, and what they run."""
@@ -225,6 +241,15 @@ class Pages:
                 "Set-Cookie", f"{NOTE}=; Path={self.site.base() or '/'}; Max-Age=0; SameSite=Lax"
             )
         return shown.brief(bottle.urlunquote(text), 300)
+
+
+def upcoming(line: str, zone: str, now_s: float, count: int = 5) -> list[datetime]:
+    """The next times of a cron line, in its zone; ConfigError says what is wrong with it."""
+    plan = Plan(line=CronLine.parse(line, None), zone=check_zone(zone))
+    return [
+        datetime.fromtimestamp(tick_ms / 1000, ZoneInfo(plan.zone))
+        for tick_ms in plan.upcoming(int(now_s * 1000), 0, count)
+    ]
 
 
 def _query() -> dict[str, str]:

@@ -10,6 +10,7 @@ from ..errors import (
     PayloadError,
     PayloadTooLarge,
     QueueFull,
+    ScheduleNotFound,
     SkedulrError,
     StorageUnavailable,
     TaskNotFound,
@@ -28,9 +29,9 @@ class Problem(Exception):
 
 #: The first that fits decides.
 _STATUSES: tuple[tuple[type[SkedulrError], int], ...] = (
-    (PayloadTooLarge, 413), (PayloadError, 400), (TaskNotFound, 404), (UnknownPool, 404),
-    (UnknownTask, 404), (DuplicateTask, 409), (QueueFull, 503), (StorageUnavailable, 503),
-    (ConfigError, 400),
+    (PayloadTooLarge, 413), (PayloadError, 400), (TaskNotFound, 404),
+    (ScheduleNotFound, 404), (UnknownPool, 404), (UnknownTask, 404), (DuplicateTask, 409),
+    (QueueFull, 503), (StorageUnavailable, 503), (ConfigError, 400),
 )
 
 

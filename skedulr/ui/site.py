@@ -21,6 +21,7 @@ from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
 from ..handles import Handle
 from ..keys import PoolKeys, check_name, split_id
 from ..queries import PoolQueries
+from ..schedule_client import Schedule, Schedules
 from ..wire import Wire
 from . import history, redisview, samples
 from .audit import Audit
@@ -60,6 +61,11 @@ class Site:
     def audit_log(self) -> Audit:
         """The list of changes."""
         return Audit(self.client)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the namespace."""
+        return Schedules(self.client)
 
     @property
     def operations(self) -> Operations:
@@ -165,7 +171,29 @@ class Site:
         """This machine's time, which sessions go by."""
         return time.time()
 
+    def schedule_page(
+        self, limit: int, cursor: str | None
+    ) -> tuple[list[tuple[Schedule, list[dict[str, Any]]]], str | None]:
+        """Schedules with their last runs, sorted by name, and where the next page begins."""
+        names = self.schedules.page(limit=limit, cursor=cursor)
+        found = [self.schedules.get(item["name"]) for item in names["items"]]
+        return [(one, one.runs()) for one in found], names["cursor"]
+
     # Changing
+
+    def steer_schedule(self, name: str, action: str) -> tuple[Schedule, str | None]:
+        """Run, pause, resume or remove a schedule; it as it is then (a removed one as it was), and
+        the id of the run."""
+        schedules, run = self.schedules, None
+        schedule = schedules.get(name)
+        if action == "run":
+            run = schedules.run(name).id
+        elif action == "remove":
+            schedules.remove(name)
+        else:
+            schedule = schedules.pause(name) if action == "pause" else schedules.resume(name)
+        self.audit(f"{action} schedule", name)
+        return schedule, run
 
     def submit(self, given: dict[str, Any]) -> Handle[Any]:
         """Queue what a submit's JSON describes."""

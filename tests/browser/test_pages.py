@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 from shop import Shop
 
-PAGES = ("/", "/tasks", "/dead", "/nodes", "/submit", "/redis", "/changes")
+PAGES = ("/", "/tasks", "/dead", "/schedules", "/nodes", "/submit", "/redis", "/changes")
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_being_cut_off_is_shown_and_ends(page: Any) -> None:
 def test_keys_go_to_pages_and_search(page: Any, ids: dict[str, str]) -> None:
     page.goto("/")
     for key, path in (("t", "/tasks"), ("d", "/dead"), ("n", "/nodes"), ("r", "/redis"),
-                      ("c", "/changes"), ("s", "/submit"), ("o", "/")):
+                      ("c", "/changes"), ("s", "/schedules"), ("a", "/submit"), ("o", "/")):
         page.locator("body").press("g")
         page.locator("body").press(key)
         expect(page).to_have_url(re.compile(rf"{re.escape(path)}$"))

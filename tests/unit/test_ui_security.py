@@ -15,14 +15,17 @@ from skedulr.errors import ConfigError
 from skedulr.ui.security import Credentials, User, read_users
 
 USERS = [User("ann", "s3cret"), User("vic", "looks", "viewer")]
-PAGES = ("/", "/tasks", "/dead", "/nodes", "/submit", "/redis", "/changes")
+PAGES = ("/", "/tasks", "/dead", "/schedules", "/nodes", "/submit", "/redis", "/changes")
 CHANGES = (
     "/api/tasks", "/api/tasks/default/x/cancel", "/api/tasks/default/x/resubmit",
     "/api/tasks/default/x/remove", "/api/tasks/cancel", "/api/tasks/resubmit", "/api/tasks/remove",
     "/api/pools/default/pause", "/api/pools/default/resume", "/api/pools/default/scale",
-    "/api/pools/default/purge", "/api/pause", "/api/resume",
+    "/api/pools/default/purge", "/api/pause", "/api/resume", "/api/schedules/x/run",
+    "/api/schedules/x/pause", "/api/schedules/x/resume", "/api/schedules/x/remove",
 )
-FORMS = ("/do/tasks", "/do/pools/default/pause", "/do/pools/pause", "/do/submit")
+FORMS = (
+    "/do/tasks", "/do/pools/default/pause", "/do/pools/pause", "/do/submit", "/do/schedules/x/run",
+)
 
 
 @pytest.fixture

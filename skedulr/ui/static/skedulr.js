@@ -230,6 +230,23 @@
     event.target.setAttribute("aria-invalid", String(!right));
   });
 
+  // A cron line's next times, as it is typed: the page that the form leads to, its answer taken over.
+  let asked = 0;
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest("form[data-preview]");
+    if (!form) return;
+    const turn = ++asked;
+    setTimeout(async () => {
+      if (turn !== asked) return;
+      try {
+        const answer = await fetch(`${form.action}?${new URLSearchParams(new FormData(form))}`, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const next = page.querySelector("#preview");
+        if (turn === asked && next) { one("#preview").replaceWith(next); tell(); }
+      } catch { /* the button still works */ }
+    }, 200);
+  });
+
   // Colours: as the system, light, dark, and again.
 
   const theme = () => {
