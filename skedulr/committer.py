@@ -336,4 +336,6 @@ def _refused(error: Exception) -> SkedulrError:
 
 
 def _size(parcel: Parcel) -> int:
+    if len(parcel.submissions) == 1:
+        return len(parcel.submissions[0].envelope)
     return sum(len(one.envelope) for one in parcel.submissions)

@@ -28,6 +28,8 @@ class Uids:
         # Drawing from it is one step even between native threads. It goes on when the clock is set
         # back, so a millisecond that comes twice gives other uids.
         self._count = count()
+        #: The last millisecond and its text. One tuple, so that threads see both or neither.
+        self._last = (-1, "")
 
     def next(self) -> str:
         """A new uid."""
@@ -35,8 +37,13 @@ class Uids:
             # After a fork both sides hold the same number; each draws its own.
             self._tail = _text(int.from_bytes(os.urandom(5), "big"), 8)
             self._pid = os.getpid()
-        number = int(self._epoch_ms()) * _COUNTS + next(self._count) % _COUNTS
-        return _text(number, 12) + self._tail
+        ms = int(self._epoch_ms())
+        known, text = self._last
+        if ms != known:
+            text = _text(ms * 32, 10)[:9]
+            self._last = (ms, text)
+        number = next(self._count) % _COUNTS
+        return text + _PAIRS[number >> 5] + _DIGITS[number & 31] + self._tail
 
 
 def made_ms(uid: str) -> int:
