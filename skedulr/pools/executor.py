@@ -169,6 +169,7 @@ class Executor:
                   self.pool, uid.decode(), run.name, run.reason)
         self._outcomes.interrupted(run, None)
         run.abandoned = True
+        self.workers.end_spawned(run, 0)
         run.worker.run = None
         del self.running[uid]
         self.on_stuck()
@@ -240,7 +241,7 @@ class Executor:
             token=claimed.token.decode(), due_at=due_ms / 1000 if due_ms else None,
             headers=extras.get("headers") or {},
             tick=extras["tick"] / 1000 if "tick" in extras else None,
-            report=partial(self._report, claimed),
+            report=partial(self._report, claimed), spawn=partial(self.workers.spawn, run),
         )
 
     def _limit(self, run: Run, task: Task[..., Any]) -> None:
@@ -258,7 +259,11 @@ class Executor:
         assert run.context is not None
         try:
             # A copy per run: what one task sets, the next one does not see.
-            result = self._variables.copy().run(_inside, run.context, self._step(task))
+            try:
+                result = self._variables.copy().run(_inside, run.context, self._step(task))
+            finally:
+                if run.spawned:
+                    self.workers.end_spawned(run, LAST_WORDS_S)
         except BaseException as error:
             self._came_to(run, error)
             return
