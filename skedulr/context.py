@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
-from typing import Any
+from contextvars import ContextVar, copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from gevent import Greenlet
 
 _current: ContextVar[Context | None] = ContextVar("skedulr_task", default=None)
 
@@ -21,8 +25,8 @@ class Context:
     """
 
     __slots__ = (
-        "_report", "args", "attempt", "cancelled", "deadline", "due_at", "headers", "kwargs",
-        "max_retries", "name", "pool", "tick", "token", "uid",
+        "_report", "_spawn", "args", "attempt", "cancelled", "deadline", "due_at", "headers",
+        "kwargs", "max_retries", "name", "pool", "tick", "token", "uid",
     )
 
     def __init__(
@@ -30,13 +34,14 @@ class Context:
         attempt: int, max_retries: int | None, token: str, due_at: float | None,
         headers: dict[str, Any], deadline: float | None = None, tick: float | None = None,
         report: Callable[[float, str | None], object] | None = None,
+        spawn: Callable[[Callable[[], Any]], Greenlet] | None = None,
     ) -> None:
         self.uid, self.pool, self.name = uid, pool, name
         self.args, self.kwargs, self.headers = args, kwargs, headers
         self.attempt, self.max_retries, self.token = attempt, max_retries, token
         self.due_at, self.deadline, self.tick = due_at, deadline, tick
         self.cancelled = False
-        self._report = report
+        self._report, self._spawn = report, spawn
 
     def __repr__(self) -> str:
         return f"<Context of {self.name} {self.id} attempt {self.attempt}>"
@@ -46,6 +51,22 @@ class Context:
         """``"<pool>/<uid>"``."""
         return f"{self.pool}/{self.uid}"
 
+
+    def spawn(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Greenlet:
+        """Start ``function`` in a greenlet of this task; its ``get()`` waits for what it returns.
+
+        It sees the task's context (``current_task()``, context variables), its time on the CPU
+        counts as the task's, and it ends with it: what still runs when the handler returns, fails
+        or is interrupted is killed (``GreenletExit``). Wait for it if that matters.
+
+        >>> @skedulr.task                                       # doctest: +SKIP
+        ... def fetch_both(a, b):
+        ...     other = skedulr.current_task().spawn(fetch, b)
+        ...     return [fetch(a), other.get()]
+        """
+        if self._spawn is None:
+            raise RuntimeError("spawn() is for code that runs inside a task")
+        return self._spawn(partial(copy_context().run, function, *args, **kwargs))
 
     def report_progress(self, percent: float, note: str | None = None) -> None:
         """Say how far the run is; at most five times a second it is written where others see it.

@@ -45,8 +45,8 @@ class Run:
     """One attempt under way."""
 
     __slots__ = (
-        "abandoned", "attempt", "claimed", "context", "limit", "name", "reason", "started_ms",
-        "task", "worker",
+        "abandoned", "attempt", "claimed", "context", "limit", "name", "reason", "spawned",
+        "started_ms", "task", "worker",
     )
 
     def __init__(self, claimed: Claimed, worker: Worker, started_ms: int) -> None:
@@ -58,5 +58,7 @@ class Run:
         self.reason: str | None = None
         #: Its handler did not end when it was interrupted; whatever it comes to is dropped.
         self.abandoned = False
+        #: Greenlets that its handler started and that have not ended, if it ever did.
+        self.spawned: set[Any] | None = None
         #: The wheel's entry of its time limit, or of the end of its last words.
         self.limit: Any = None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import gevent
 from gevent.hub import get_hub
 from greenlet import greenlet, settrace
 
@@ -75,6 +76,26 @@ class Workers:
     def throw(self, run: Run, error: BaseException) -> None:
         """Raise ``error`` in a run, if it is still under way when the hub gets to it."""
         self._hub.loop.run_callback(self._deliver, run, error)
+
+    def spawn(self, run: Run, function: Callable[[], Any]) -> gevent.Greenlet:
+        """Start a greenlet of a run: its time on the CPU is charged to the run's slot."""
+        if run.worker.run is not run:
+            raise RuntimeError("the task has ended: nothing can be spawned in it any more")
+        spawned = gevent.Greenlet(function)
+        self._slots[spawned] = run.worker.slot
+        run.spawned = run.spawned or set()
+        run.spawned.add(spawned)
+        spawned.rawlink(partial(self._forget_spawned, run.spawned))
+        spawned.start()
+        return spawned
+
+    def end_spawned(self, run: Run, wait_s: float) -> None:
+        """Kill what a run has spawned; waits for it up to ``wait_s``."""
+        gevent.killall(list(run.spawned or ()), block=wait_s > 0, timeout=wait_s or None)
+
+    def _forget_spawned(self, those: set[Any], spawned: gevent.Greenlet) -> None:
+        those.discard(spawned)
+        self._slots.pop(spawned, None)
 
     @staticmethod
     def _deliver(run: Run, error: BaseException) -> None:
