@@ -107,9 +107,11 @@ def test_a_second_master_in_the_folder_joins_the_first_ones_server(nodes: Nodes)
     assert "joined an embedded server" in second.log
     first.signal(signal.SIGTERM)
     assert first.wait() == 0
+    # The second one's keeper takes over; clients wait for it as for any server that restarts.
+    wait_until(lambda: server_pid(second) not in (0, server), "there is a server again")
+    connect(second)
     uid = second.submit("quick", pool="other")
     second.wait_state(uid, "succeeded", "other")
-    assert server
     second.signal(signal.SIGTERM)
     assert second.wait() == 0
     assert server_pid(second) == 0

@@ -39,6 +39,7 @@ def test_hup_loads_the_code_anew_and_interrupts_no_task(start: Start) -> None:
     node.signal(signal.SIGHUP)
     node.wait_ready(2)
     node.wait_log("every child has been replaced")
+    node.wait_log("pool default: draining")
     assert version(node) == 2
     assert not gone(began.pid), "the old child still runs its task"
     (node.folder / "open").touch()
@@ -84,6 +85,7 @@ def test_after_hup_with_broken_code_the_old_goes_on(start: Start) -> None:
     rewrite(node, versioned(2))
     node.signal(signal.SIGHUP)
     node.wait_log("every child has been replaced")
+    wait_until(lambda: gone(pid), "the old one has gone")
     assert version(node) == 2
 
 
