@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from . import payload
+from . import payload, signatures
 from .errors import PayloadError
+from .signatures import Parameter, parameters_of
 from .tasks import Task
 
 #: Defaults of a task that a submit of its calls needs.
@@ -33,17 +34,20 @@ class Published:
     pool: str
     defaults: dict[str, Any]
     at_ms: int
+    parameters: tuple[Parameter, ...] = field(default=(), compare=False)
 
 
 def published(task: Task[Any, Any], now_ms: int = 0) -> Published:
     """What a child that has the task's code says of it."""
     defaults = {name: task.defaults[name] for name in PRODUCER_OPTIONS if name in task.defaults}
-    return Published(str(task.defaults.get("pool", "default")), defaults, now_ms)
+    pool = str(task.defaults.get("pool", "default"))
+    return Published(pool, defaults, now_ms, parameters_of(task.function))
 
 
 def pack(said: Published) -> bytes:
     """An entry of the directory."""
-    return payload.encode([said.pool, said.defaults, said.at_ms])
+    parameters = signatures.rows(said.parameters)
+    return payload.encode([said.pool, said.defaults, said.at_ms, parameters])
 
 
 def unpack(entry: bytes | None) -> Published | None:
@@ -51,11 +55,11 @@ def unpack(entry: bytes | None) -> Published | None:
     if entry is None:
         return None
     try:
-        pool, defaults, at_ms, *_ = payload.decode(entry)
+        pool, defaults, at_ms, *more = payload.decode(entry)
     except (PayloadError, TypeError, ValueError):
         return None
     known = {name: defaults[name] for name in PRODUCER_OPTIONS if name in defaults}
-    return Published(pool, known, at_ms)
+    return Published(pool, known, at_ms, signatures.read(more[0]) if more else ())
 
 
 class Directory:
