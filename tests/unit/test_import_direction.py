@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("client", "bulk", "prepare", "committer", "waiting", "workflows",
      "schedule_client", "schedule_records", "schedule_store"),
     ("store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
-     "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag", "doctor"),
+     "names", "signatures", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag", "doctor"),
     ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
      "logs"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
