@@ -148,15 +148,15 @@ def test_a_dashboard_for_everybody_is_refused() -> None:
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setenv("SHOP_DATABASE", str(tmp_path / "shop.db"))
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    import shop  # type: ignore[import-not-found]
+    import flask_shop  # type: ignore[import-not-found]
 
-    yield shop
-    del sys.modules["shop"]
+    yield flask_shop
+    del sys.modules["flask_shop"]
 
 
 def test_the_example_on_a_real_server_with_a_real_master(shop: ModuleType) -> None:
     with testing.server(served=shop.tasks) as served:
-        served.work("shop:tasks", directory=EXAMPLE)
+        served.work("flask_shop:tasks", directory=EXAMPLE)
         client = shop.app.test_client()
         placed = client.post("/orders", data={"item": "tea"}).json
         handle = served.get(placed["task"])
