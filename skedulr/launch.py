@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from . import __version__, config, logs
 from .client import Client, ClientConfig
@@ -125,7 +127,9 @@ def _problem_with(url: str) -> str | None:
 
 
 def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedServer]:
-    if not sys.stdin.isatty() and not settings.embedded and (
+    # Closed, it is None.
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if not at_terminal and not settings.embedded and (
         "KUBERNETES_SERVICE_HOST" in os.environ or "INVOCATION_ID" in os.environ
     ):
         raise ConfigError(f"{why}, and a service manager runs this: give --redis URL or --embedded")
@@ -143,11 +147,11 @@ def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedSer
 def _run_master(settings: config.Config, url: str, pid_file: PidFile | None) -> int:
     if not settings.modules:
         log.warning("no module with tasks is given: nothing is claimed (skedulr-master MODULE)")
-    ui = _ui_server(settings, url)
+    master = Master(config=settings, url=url, notifier=Notifier(os.environ))
+    ui = _ui_server(settings, url, master)
     if ui is not None:
         # Before the fork: a port that is taken ends the master while it holds nothing.
         ui.listen()
-    master = Master(config=settings, url=url, notifier=Notifier(os.environ))
     if pid_file is not None:
         # A child that held it would hold the lock as well, and outlive a killed master.
         master.children.kept.append(pid_file.descriptor)
@@ -162,7 +166,7 @@ def _nothing() -> None:
     """Beside a master without UI."""
 
 
-def _ui_server(settings: config.Config, url: str) -> UiServer | None:
+def _ui_server(settings: config.Config, url: str, master: Master) -> UiServer | None:
     """The UI's server, which holds nothing yet; None where none is wanted."""
     address = settings.ui_address
     if address is None:
@@ -181,4 +185,25 @@ def _ui_server(settings: config.Config, url: str) -> UiServer | None:
         client, prefix=settings.ui_prefix, auth=users or None, read_only=settings.ui_read_only,
         hosts=settings.ui_host, loopback=settings.ui_loopback,
     )
-    return UiServer(app, address)
+    return UiServer(_Ready(app, master.problems), address)
+
+
+class _Ready:
+    """The UI's application, which answers for Redis alone, and before it what the node says: it is
+    not ready while a child boots, does not yield, or drains."""
+
+    def __init__(
+        self, app: Callable[..., Iterable[bytes]], problems: Callable[[], list[str]]
+    ) -> None:
+        self._app, self._problems = app, problems
+
+    def __call__(
+        self, environ: dict[str, Any], start: Callable[..., object]
+    ) -> Iterable[bytes]:
+        asked = environ["PATH_INFO"].rpartition("/")[2] in ("readyz", "healthz")
+        problems = self._problems() if asked else []
+        if not problems:
+            return self._app(environ, start)
+        error = {"code": "not_ready", "message": "; ".join(problems)}
+        start("503 Service Unavailable", [("Content-Type", "application/json")])
+        return [json.dumps({"error": error}).encode()]

@@ -172,3 +172,18 @@ def test_the_masters_death_is_noticed_though_another_process_adopts_the_child(
     node.signal(9)
     node.wait()
     wait_until(lambda: gone(child), "it is gone")
+
+
+def test_children_boot_while_the_master_looks_up_host_names(
+    nodes: Callable[..., Node], fresh_server: Callable[..., Server]
+) -> None:
+    """A look-up holds locks of the C library, which a fork would copy as held for ever."""
+    server = fresh_server(tcp=True)
+    url = server.url.replace("127.0.0.1", "localhost")
+    node = nodes(url, "--ui", f"127.0.0.1:{free_port()}", work=LOOKING).start()
+    for count in range(2, 8):
+        # Its connections gone, the master resolves the name again, at the same time as it forks.
+        server.client.execute_command("CLIENT", "KILL", "TYPE", "NORMAL", "SKIPME", "YES")
+        os.kill(node.child(), 9)
+        node.wait_ready(count)
+    assert look(node)["said"] == "hello\n"

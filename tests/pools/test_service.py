@@ -9,13 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from harness import WORK, Node, gone, wait_until
-from servers import Server
+from servers import Server, free_port
 
 from skedulr.config import SETTINGS, Config
 from skedulr.errors import ConfigError
@@ -99,6 +101,42 @@ def test_a_watchdog_that_is_meant_for_another_process_is_not_fed() -> None:
     assert notifier.period_s is None
     assert environ == {"OTHER": "stays"}
     notifier.ready("nobody listens, and that is no error")
+
+
+# Probes
+
+
+def probe(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.mark.server
+def test_a_node_is_ready_when_its_children_are_and_not_while_one_hangs_or_drains(
+    start: Start,
+) -> None:
+    port = free_port()
+    work = WORK + "\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    node = start("--ui", f"127.0.0.1:{port}", "--hang-timeout", "3", work=work, ready=0)
+    node.wait_log("the UI is at")
+    status, said = probe(port, "/readyz")
+    assert (status, probe(port, "/livez")[0]) == (503, 200)
+    assert "pool default has a child that is not ready" in said
+    (node.folder / "go").touch()
+    wait_until(lambda: probe(port, "/readyz")[0] == 200, "it is ready")
+    hung = node.submit("burn", 60)
+    node.effects.wait("began", hung)
+    wait_until(lambda: "does not yield" in probe(port, "/readyz")[1], "it is not while one hangs")
+    wait_until(lambda: probe(port, "/readyz")[0] == 200, "its successor is")
+    uid = node.submit("gate", "open")
+    node.effects.wait("began", uid)
+    node.signal(signal.SIGTERM)
+    wait_until(lambda: "it is stopping" in probe(port, "/healthz")[1], "it is not while it drains")
+    (node.folder / "open").touch()
+    assert node.wait() == 0
 
 
 # The pid file

@@ -158,9 +158,15 @@ def test_output_that_nobody_reads_does_not_stop_the_children(
     assert node.wait() == 0
 
 
-def test_it_starts_with_its_standard_input_closed(nodes: Nodes, one_server: Server) -> None:
-    node = nodes(one_server.url, command=("sh", "-c", 'exec "$@" 0<&-', "sh")).start()
-    node.wait_state(node.submit("quick"), "succeeded")
+@pytest.mark.parametrize("embedded", [False, True], ids=["redis", "embedded"])
+def test_it_starts_with_its_standard_input_closed(
+    nodes: Nodes, one_server: Server, embedded: bool
+) -> None:
+    closed = ("sh", "-c", 'exec "$@" 0<&-', "sh")
+    node = nodes(None if embedded else one_server.url, *["--embedded"] * embedded, command=closed)
+    node.start()
+    if not embedded:
+        node.wait_state(node.submit("quick"), "succeeded")
     node.signal(signal.SIGTERM)
     assert node.wait() == 0
 
