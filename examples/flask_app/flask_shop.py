@@ -2,7 +2,7 @@
 
 In this folder, with Flask installed:
 
-    skedulr-master --pools default=4 flask_shop:tasks          # finds a server, or brings its own
+    skedulr-master --pools default=4 flask_shop:tasks    # finds a server, or brings its own
     flask --app flask_shop run
     curl -X POST localhost:5000/orders -d item=tea       # {"order": 1, "task": "default/..."}
     curl localhost:5000/orders/1                         # {"item": "tea", "state": "packed"}
