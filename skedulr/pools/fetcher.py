@@ -16,8 +16,8 @@ import gevent
 from gevent.event import Event
 
 from ..clock import Clock
+from ..hub.alarm import Alarm
 from ..hub.driver import Driver
-from ..hub.wheel import Entry
 from ..store import Lane, Store
 from ..wire import Gone, Wire, WireError
 from .executor import Executor
@@ -27,8 +27,6 @@ log = logging.getLogger("skedulr.pool")
 
 #: How long one sleep in Redis lasts, seconds: drawn between the two, so that fetchers spread.
 SHORTEST_SLEEP_S, LONGEST_SLEEP_S = 1.2, 1.8
-#: A due time further away than this is looked at again before it comes, seconds.
-HORIZON_S = 60.0
 
 
 class Fetcher:
@@ -45,8 +43,7 @@ class Fetcher:
         self._patience, self._on_gone = patience, on_gone
         self._room = Event()
         self._work = Event()
-        self._alarm: Entry | None = None
-        self._alarm_ms = 0
+        self._alarm = Alarm(driver, self._ring, inline=True)
         self._asleep = Event()
         self._stopping = False
         self._greenlets: list[gevent.Greenlet] = []
@@ -65,8 +62,7 @@ class Fetcher:
             self._greenlets[0].join(timeout=2)
         gevent.killall(self._greenlets)
         self._greenlets = []
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._alarm.cancel()
 
     def on_room(self) -> None:
         """A worker became free, or a slice of work was done."""
@@ -75,7 +71,7 @@ class Fetcher:
 
     def due_in(self, seconds: float) -> None:
         """A task will be due this soon: be there."""
-        self._set_alarm(self._clock.monotonic_ms() + round(seconds * 1000))
+        self._alarm.set_in(seconds)
 
     def _run(self) -> None:
         try:
@@ -97,7 +93,7 @@ class Fetcher:
         claims = self._store.claim(self._lane, want, starting, self._lease_ms)
         self._clock.anchor(claims.now_ms)
         if claims.next_due_ms is not None:
-            self._set_alarm(self._clock.to_monotonic(claims.next_due_ms))
+            self._alarm.set(self._clock.to_monotonic(claims.next_due_ms))
         if claims.rows:
             self._executor.accept(claims, starting, sent_at)
         if len(claims.rows) < 4 * want:
@@ -138,18 +134,7 @@ class Fetcher:
 
     # The next due time
 
-    def _set_alarm(self, due_ms: int) -> None:
-        """Ring at this monotonic millisecond, unless an earlier ring is planned already."""
-        due_ms = min(due_ms, self._clock.monotonic_ms() + round(HORIZON_S * 1000))
-        if self._alarm is not None:
-            if self._alarm_ms <= due_ms:
-                return
-            self._alarm.cancel()
-        self._alarm_ms = due_ms
-        self._alarm = self._driver.at(due_ms, self._ring, inline=True)
-
     def _ring(self) -> None:
-        self._alarm = None
         self._work.set()
         if not self._asleep.is_set() or not self._executor.has_room():
             # Every worker is busy here. Others may be free: the task must be ready for them.
@@ -164,4 +149,4 @@ class Fetcher:
             return
         self._clock.anchor(now_ms)
         if next_due_ms is not None:
-            self._set_alarm(self._clock.to_monotonic(next_due_ms))
+            self._alarm.set(self._clock.to_monotonic(next_due_ms))

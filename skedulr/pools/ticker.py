@@ -27,8 +27,8 @@ from .. import message
 from ..app import Skedulr
 from ..clock import Clock
 from ..errors import PayloadError, SkedulrError
+from ..hub.alarm import Alarm
 from ..hub.driver import Driver, Repeat
-from ..hub.wheel import Entry
 from ..schedule_records import (
     ERROR,
     NOBODY,
@@ -69,8 +69,6 @@ BEAT_S = 5.0
 SILENT_MS, RETIRE_MS = 60_000, 3_600_000
 #: After a look that failed, the next one comes in this many seconds.
 AGAIN_S = 0.5
-#: A tick further away than this is looked at again before it comes, seconds.
-HORIZON_S = 60.0
 #: A clock that goes back by more than this was set back, ms.
 STEP_BACK_MS = 5_000
 #: Definitions kept in memory.
@@ -107,8 +105,7 @@ class Ticker:
         self._kept: dict[str, Definition] = dict(self._declared)
         self._silent: dict[str, int] = {}
         self._repeat: Repeat | None = None
-        self._alarm: Entry | None = None
-        self._alarm_ms = 0
+        self._alarm = Alarm(driver, self.look, internal=True)
         self._looking = self._look_again = self._stopping = False
         #: Redis time of the first look: what came due before may have been missed.
         self._since_ms: int | None = None
@@ -127,8 +124,7 @@ class Ticker:
         self._stopping = True
         if self._repeat is not None:
             self._repeat.cancel()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._alarm.cancel()
 
     def on_change(self) -> None:
         """A schedule may have been made, changed, or let go by the run it waited for."""
@@ -422,20 +418,8 @@ class Ticker:
         self._set_alarm(self._clock.to_monotonic(redis_ms))
 
     def _set_alarm(self, due_ms: int) -> None:
-        """Look at this monotonic millisecond, unless an earlier look is planned already."""
-        if self._stopping:
-            return
-        due_ms = min(due_ms, self._clock.monotonic_ms() + round(HORIZON_S * 1000))
-        if self._alarm is not None:
-            if self._alarm_ms <= due_ms:
-                return
-            self._alarm.cancel()
-        self._alarm_ms = due_ms
-        self._alarm = self._driver.at(due_ms, self._ring, internal=True)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        self.look()
+        if not self._stopping:
+            self._alarm.set(due_ms)
 
 
 def _digest(definitions: Iterable[Definition]) -> str:
