@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("client", "bulk", "prepare", "committer", "waiting", "workflows",
      "schedule_client", "schedule_records", "schedule_store"),
     ("store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
-     "names", "signatures", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
+     "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures"),
     ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
      "logs"),
