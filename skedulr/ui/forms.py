@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,6 +13,8 @@ import bottle
 from ..errors import SkedulrError
 from ..keys import split_id
 from ..lists import Selection
+from ..signatures import Parameter
+from . import shown
 from .operations import ACTIONS
 from .pages import FILTERS, NOTE, Pages
 from .plain import parse
@@ -28,6 +30,8 @@ log = logging.getLogger("skedulr.ui")
 _PAST = {"cancel": "cancelled", "resubmit": "resubmitted", "remove": "removed",
          "pause": "paused", "resume": "resumed"}
 _NUMBERS = {"priority": int, "max_retries": int, "delay": float, "timeout": float}
+#: Annotations of which JSON has a form.
+_JSON_KINDS = ("int", "float", "bool", "list", "dict", "tuple", "set", "List", "Dict")
 _TEXTS = ("pool", "key", "id")
 
 
@@ -108,8 +112,10 @@ class Forms:
     def submit(self) -> bottle.HTTPResponse | str:
         """Queue what the form describes; where it can not be, show the form with what was typed."""
         form = self._form(self.site.client.config.payload_limit * 3 + 65_536)
+        if one(form, "fields"):
+            return self._leave(shown.link("", "/submit", name=one(form, "name")), "")
         try:
-            handle = self.site.submit(_described(form))
+            handle = self.site.submit(self._described(form))
         except (SkedulrError, Problem) as error:
             problem = error if isinstance(error, Problem) else problem_of(error)
             return bottle.HTTPResponse(
@@ -118,6 +124,15 @@ class Forms:
             )
         self.site.audit("submit", handle.id)
         return self._leave(f"/tasks/{handle.id}", "Submitted.")
+
+    def _described(self, form: Mapping[str, list[str]]) -> dict[str, Any]:
+        """The submit that the form's fields describe."""
+        name = one(form, "name").strip()
+        args, kwargs = _json(form, "args", "[]"), _json(form, "kwargs", "{}")
+        known = self.site.client.published(name) if "signed" in form else None
+        if known is not None:
+            args, kwargs = signed_arguments(known.parameters, form)
+        return {"name": name, "options": _options(form), "args": args, "kwargs": kwargs}
 
     # Sessions
 
@@ -182,8 +197,8 @@ def _own_path(path: str) -> str:
     return path if ours and path.isprintable() and path.isascii() else "/"
 
 
-def _described(form: Mapping[str, list[str]]) -> dict[str, Any]:
-    """The submit that the form's fields describe."""
+def _options(form: Mapping[str, list[str]]) -> dict[str, Any]:
+    """The options of a submit's form; fields left empty are not given."""
     options: dict[str, Any] = {name: one(form, name) for name in _TEXTS if one(form, name)}
     for name, kind in _NUMBERS.items():
         if one(form, name):
@@ -195,10 +210,44 @@ def _described(form: Mapping[str, list[str]]) -> dict[str, Any]:
     tags = [tag.strip() for tag in one(form, "tags").split(",") if tag.strip()]
     if tags:
         options["tags"] = tags
-    return {
-        "name": one(form, "name").strip(), "options": options,
-        "args": _json(form, "args", "[]"), "kwargs": _json(form, "kwargs", "{}"),
-    }
+    return options
+
+
+def signed_arguments(
+    parameters: Iterable[Parameter], form: Mapping[str, list[str]]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments from a field for each parameter; one left empty is not passed."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for parameter in parameters:
+        text = one(form, f"p:{parameter.name}")
+        if not text.strip():
+            continue
+        value = _value(parameter, text)
+        if parameter.kind == "positional":
+            args.append(value)
+        elif parameter.kind == "args":
+            args += value if isinstance(value, list) else [value]
+        elif parameter.kind == "kwargs" and isinstance(value, dict):
+            kwargs |= value
+        else:
+            kwargs[parameter.name] = value
+    return args, kwargs
+
+
+def _value(parameter: Parameter, text: str) -> Any:
+    """What a field means: text where the parameter is one, else JSON; what is none is text, unless
+    the parameter is a number or the like."""
+    kind = (parameter.annotation or "").replace(" ", "").removesuffix("|None")
+    if kind == "str":
+        return text
+    try:
+        return parse(text.encode())
+    except ValueError:
+        if kind.partition("[")[0] in _JSON_KINDS or parameter.kind in ("args", "kwargs"):
+            problem = f"{parameter.name}: {text[:60]!r} is no {parameter.annotation or 'JSON'}"
+            raise Problem(400, "bad_form", problem) from None
+        return text
 
 
 def _json(form: Mapping[str, list[str]], name: str, empty: str) -> Any:

@@ -53,7 +53,7 @@ def _add_counts(
     wire: Wire, keys: PoolKeys, edges: list[int], ended: list[int], died: list[int]
 ) -> int:
     """Add one pool's counts; the time of its oldest record, ms."""
-    spans = [(low, f"({high}") for low, high in pairwise(edges)]
+    spans = _spans(edges)
     asked: list[tuple[Any, ...]] = [
         ("ZCOUNT", key, *span) for key in (keys.done, keys.dead) for span in spans
     ]
@@ -67,13 +67,19 @@ def _add_counts(
 
 def _add_times(wire: Wire, keys: PoolKeys, edges: list[int], times: list[list[float]]) -> None:
     sampled = wire.calls([
-        ("ZREVRANGEBYSCORE", keys.done, f"({high}", low, "LIMIT", 0, _SAMPLED)
-        for low, high in pairwise(edges)
+        ("ZREVRANGEBYSCORE", keys.done, high, low, "LIMIT", 0, _SAMPLED)
+        for low, high in _spans(edges)
     ])
     for one in read_ended(wire, keys, [uid for uids in sampled for uid in uids]):
         at = int((one.finished_s * 1000 - edges[0]) // (edges[1] - edges[0]))
-        if one.ran_ms is not None and 0 <= at < len(times):
-            times[at].append(one.ran_ms)
+        if one.ran_ms is not None and at >= 0:
+            times[min(at, len(times) - 1)].append(one.ran_ms)
+
+
+def _spans(edges: list[int]) -> list[tuple[int, str]]:
+    """From each edge up to the next; the last one is open, since now is a moment ago by now."""
+    spans = [(low, f"({high}") for low, high in pairwise(edges)]
+    return [*spans[:-1], (edges[-2], "+inf")]
 
 
 def sparks(
@@ -83,9 +89,9 @@ def sparks(
     end_ms, step_ms = round(now_s * 1000), 3_600_000 // steps
     edges = [end_ms - (steps - i) * step_ms for i in range(steps + 1)]
     asked = [
-        ("ZCOUNT", key, low, f"({high}")
+        ("ZCOUNT", key, *span)
         for keys in (PoolKeys(namespace, pool) for pool in pools)
-        for low, high in pairwise(edges) for key in (keys.done, keys.dead)
+        for span in _spans(edges) for key in (keys.done, keys.dead)
     ]
     counts = wire.calls(asked) if asked else []
     summed = [one + other for one, other in zip(counts[::2], counts[1::2], strict=True)]

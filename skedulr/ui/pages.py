@@ -161,24 +161,29 @@ class Pages:
     def submit(self) -> str:
         """A form for any task."""
         query = _query()
-        only(query, ("name", "from"), "this page")
+        only(query, ("name", "from", "json"), "this page")
         given: dict[str, Any] = {"name": query.get("name", "")}
         if query.get("from"):
             given = self.site.client.get(query["from"])
-        return self._submit(given, {}, None)
+        return self._submit(given, {}, None, signed=not (query.get("from") or query.get("json")))
 
     def submit_again(self, typed: dict[str, str], trouble: str) -> str:
         """The form as it was sent, and why it could not be done."""
-        return self._submit({}, typed, trouble)
+        return self._submit({}, typed, trouble, signed="signed" in typed)
 
-    def _submit(self, given: dict[str, Any], typed: dict[str, str], trouble: str | None) -> str:
+    def _submit(
+        self, given: dict[str, Any], typed: dict[str, str], trouble: str | None, *, signed: bool
+    ) -> str:
+        """``signed``: with a field for each parameter of the task, where they are known."""
         fields = {
             "name": given.get("name") or "", "args": pretty(given.get("args") or []),
             "kwargs": pretty(given.get("kwargs") or {}), "pool": given.get("pool") or "",
             "tags": ", ".join(given.get("tags") or []), "key": given.get("key") or "", **typed,
         }
+        known = Panel(lambda: self.site.client.published(fields["name"])).value
         return self.render(
-            "submit", "Submit", fields=fields, trouble=trouble,
+            "submit", "Submit", fields=fields, trouble=trouble, known=known,
+            parameters=known.parameters if known is not None and signed else (),
             names=Panel(self.site.names).value or [],
         )
 

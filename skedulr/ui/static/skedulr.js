@@ -214,6 +214,11 @@
       ? `${button.textContent.trim()} every task that matches the filter, not only those on this page?` : "";
 
   document.addEventListener("change", (event) => {
+    // A task was chosen on an untouched form: the form of that task.
+    const form = event.target.closest("form");
+    if (event.target.dataset.fields && event.target.value && !all("textarea, [name^='p:']", form).some((each) => each.value !== each.defaultValue)) {
+      location.href = `${event.target.dataset.fields}?${new URLSearchParams({ name: event.target.value })}`;
+    }
     if (event.target.id === "pick-all") {
       all("input[name=ids]").forEach((box) => { box.checked = event.target.checked; });
     }
