@@ -2,71 +2,69 @@
 
 from __future__ import annotations
 
-import gevent
+from collections.abc import Iterator
+
 import pytest
+from hand_clock import HandClock, turns
 
 from skedulr.hub.alarm import Alarm
 from skedulr.hub.driver import Driver
 
 
-class World:
-    """A driver on a clock that the test moves, and an alarm that notes when it rang."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_000
-        self.rang: list[int] = []
-        self.driver = Driver(monotonic_ms=lambda: self.now_ms)
-        self.driver.start()
-        self.alarm = Alarm(self.driver, lambda: self.rang.append(self.now_ms), inline=True)
-
-    def advance_to(self, now_ms: int) -> None:
-        """To that time; back when the driver has fired what is due and sleeps again."""
-        self.now_ms = now_ms
-        seen = self.driver.wakeups
-        self.driver.wake()
-        while self.driver.wakeups == seen:
-            gevent.sleep(0)
-        gevent.idle()
+@pytest.fixture
+def clock() -> Iterator[HandClock]:
+    """At 5,000 ms, with a driver that is started."""
+    clock = HandClock()
+    clock.driver = Driver(monotonic_ms=clock)
+    clock.driver.start()
+    turns()
+    yield clock
+    clock.driver.stop()
 
 
 @pytest.fixture
-def world():
-    made = World()
-    yield made
-    made.driver.stop()
+def rang() -> list[int]:
+    return []
 
 
-def test_rings_once_at_the_earliest_time_it_was_set_to(world):
-    world.alarm.set(3_000)
-    world.alarm.set(2_000)
-    world.alarm.set(2_500)
-    assert world.driver.pending == 1
-    world.advance_to(1_990)
-    assert world.rang == []
-    world.advance_to(2_020)
-    world.advance_to(4_000)
-    assert world.rang == [2_020]
+@pytest.fixture
+def alarm(clock: HandClock, rang: list[int]) -> Alarm:
+    return Alarm(clock.driver, lambda: rang.append(clock.now_ms), inline=True)
 
 
-def test_can_be_set_again_after_it_rang_and_while_it_rings(world):
-    again = Alarm(world.driver, lambda: again.set_in(1) or world.rang.append(world.now_ms),
-                  inline=True)
-    again.set_in(1)
-    world.advance_to(2_010)
-    world.advance_to(3_030)
-    assert world.rang == [2_010, 3_030]
+def test_rings_once_at_the_earliest_time_it_was_set_to(clock, alarm, rang):
+    for due_ms in (8_000, 7_000, 7_500):
+        alarm.set(due_ms)
+    assert clock.driver.pending == 1
+    clock.move(1_990)
+    assert rang == []
+    clock.move(20)
+    clock.move(5_000)
+    assert rang == [7_010]
 
 
-def test_a_time_beyond_the_horizon_is_rung_for_early(world):
-    world.alarm.set(10_000_000)
-    world.advance_to(61_100)
-    assert world.rang == [61_100]
+def test_can_be_set_again_while_it_rings(clock, rang):
+    def ring() -> None:
+        rang.append(clock.now_ms)
+        alarm.set_in(1)
+
+    alarm = Alarm(clock.driver, ring, inline=True)
+    alarm.set_in(1)
+    clock.move(1_010)
+    clock.move(1_020)
+    assert rang == [6_010, 7_030]
 
 
-def test_a_cancelled_alarm_is_silent_and_may_be_cancelled_twice(world):
-    world.alarm.set(2_000)
-    world.alarm.cancel()
-    world.alarm.cancel()
-    world.advance_to(5_000)
-    assert world.rang == []
-    assert world.driver.pending == 0
+def test_a_time_beyond_the_horizon_is_rung_for_early(clock, alarm, rang):
+    alarm.set(10_000_000)
+    clock.move(60_010)
+    assert rang == [65_010]
+
+
+def test_a_cancelled_alarm_is_silent_and_may_be_cancelled_twice(clock, alarm, rang):
+    alarm.set(7_000)
+    alarm.cancel()
+    alarm.cancel()
+    clock.move(9_000)
+    assert rang == []
+    assert clock.driver.pending == 0
