@@ -26,7 +26,7 @@ from bisect import bisect_left
 from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -206,7 +206,7 @@ def check_zone(zone: object) -> str:
     if not isinstance(zone, str) or not zone:
         raise ConfigError(f"tz={zone!r} is not usable: a name such as 'Europe/Paris', or 'UTC'")
     try:
-        ZoneInfo(zone)
+        zone_info(zone)
     except (KeyError, ValueError, OSError):
         from zoneinfo import available_timezones
 
@@ -214,6 +214,11 @@ def check_zone(zone: object) -> str:
             f"no time zone is called {zone!r} here{nearest(zone, available_timezones())}"
         ) from None
     return zone
+
+
+def zone_info(zone: str) -> tzinfo:
+    """The zone of that name; "UTC" also where no zone is known."""
+    return UTC if zone == "UTC" else ZoneInfo(zone)
 
 
 # Zones
@@ -231,7 +236,7 @@ def _regimes(zone: str, since_s: int) -> Iterator[tuple[int, int, int, int]]:
 
 @lru_cache(maxsize=4096)
 def _regimes_of(zone: str, year: int) -> tuple[tuple[int, int, int, int], ...]:
-    info = ZoneInfo(zone)
+    info = zone_info(zone)
     # A change in the last days of the year before: its fold may reach into this one.
     first, last = _new_year(year) - 2 * DAY_S, _new_year(year + 1)
     changes = _changes(info, first, last)
@@ -243,7 +248,7 @@ def _regimes_of(zone: str, year: int) -> tuple[tuple[int, int, int, int], ...]:
     )
 
 
-def _changes(info: ZoneInfo, first: int, last: int) -> list[int]:
+def _changes(info: tzinfo, first: int, last: int) -> list[int]:
     """The instants after ``first`` and before ``last`` at which the offset changes."""
     found = []
     offset = _offset(info, first)
@@ -255,7 +260,7 @@ def _changes(info: ZoneInfo, first: int, last: int) -> list[int]:
     return found
 
 
-def _change(info: ZoneInfo, low: int, high: int) -> int:
+def _change(info: tzinfo, low: int, high: int) -> int:
     """The instant after ``low`` up to ``high`` from which on the offset is that of ``high``."""
     after = _offset(info, high)
     while high - low > 1:
@@ -267,7 +272,7 @@ def _change(info: ZoneInfo, low: int, high: int) -> int:
     return high
 
 
-def _offset(info: ZoneInfo, instant_s: int) -> int:
+def _offset(info: tzinfo, instant_s: int) -> int:
     offset = _utc(instant_s).astimezone(info).utcoffset()
     assert offset is not None
     return offset.days * DAY_S + offset.seconds

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
-from zoneinfo import ZoneInfo
 
+from .cronline import zone_info
 from .errors import ConfigError, DuplicateTask, PayloadError, ScheduleNotFound, StorageUnavailable
 from .keys import PoolKeys
 from .queries import PoolQueries
@@ -323,7 +323,7 @@ class Schedule:
         now_ms = self._schedules.now_ms()
         anchor_ms = now_ms if self._tick_ms is None else self._tick_ms
         return [
-            datetime.fromtimestamp(tick_ms / 1000, ZoneInfo(plan.zone))
+            datetime.fromtimestamp(tick_ms / 1000, zone_info(plan.zone))
             for tick_ms in plan.upcoming(now_ms, anchor_ms, count)
         ]
 

@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
-from zoneinfo import ZoneInfo
 
 from . import options, scheduling
-from .cronline import CronLine, check_zone
+from .cronline import CronLine, check_zone, zone_info
 from .errors import ConfigError
 from .scheduling import Declaration, Plan
 from .tasks import Call, Task, same_function
@@ -172,7 +171,7 @@ class ScheduleMethods:
             raise ConfigError(f"count={count!r} is not usable: 1 to 1,000")
         start_s = time.time() if start is None else options.moment("start", start)
         return [
-            datetime.fromtimestamp(tick_ms / 1000, ZoneInfo(plan.zone))
+            datetime.fromtimestamp(tick_ms / 1000, zone_info(plan.zone))
             for tick_ms in plan.upcoming(int(start_s * 1000), 0, count)
         ]
 

@@ -137,6 +137,9 @@ class _Unwound:
 
     after = at = every
 
+    def monotonic_ms(self) -> int:
+        return 0
+
     def cancel(self) -> bool:
         return True
 
