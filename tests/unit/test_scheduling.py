@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import snippets
 
 import skedulr
 from skedulr import scheduling
@@ -288,3 +289,18 @@ def test_a_preview_shows_the_next_times_in_the_zone(app: skedulr.Skedulr) -> Non
     assert app.preview("* * * * *", 1)[0].timestamp() > time.time()
     with pytest.raises(ConfigError, match="count=0"):
         app.preview("* * * * *", 0)
+
+
+def test_declaring_loads_nothing_that_must_wait_for_patching() -> None:
+    assert snippets.run("""
+import sys
+import skedulr
+
+@skedulr.every(10, jitter=1)
+@skedulr.cron("0 9 * * mon-fri", name="daily", tz="Europe/Paris")
+@skedulr.task(name="poll")
+def poll() -> None: ...
+
+loaded = {name.partition(".")[0] for name in sys.modules}
+report(sorted(loaded & {"gevent", "greenlet", "redis", "hiredis", "ssl", "socket", "asyncio"}))
+""") == []
