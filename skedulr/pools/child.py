@@ -264,10 +264,10 @@ class Child:
             self.executor.workers.resize(wanted)
             self.fetcher.on_room()
 
-    def _on_word(self, lost: list[bytes], cancelled: list[bytes]) -> None:
-        for uid in lost:
-            # It may have been recorded between the renewal and this word of it.
-            if uid in self.executor.holdings.held:
+    def _on_word(self, lost: list[tuple[bytes, bytes]], cancelled: list[bytes]) -> None:
+        for uid, token in lost:
+            # It may have been recorded between the renewal and this word of it, or claimed again.
+            if self.executor.holdings.held.get(uid) == token:
                 self.executor.interrupt(uid, LOST)
         for uid in cancelled:
             self.executor.interrupt(uid, CANCELLED)
@@ -283,7 +283,7 @@ class Child:
         except WireError:
             return  # the next claim is told
         if paused:
-            self._give_back(self.executor.holdings.take_all_pending())
+            self.heart.take_back("the pool is paused")
 
     def _gone(self) -> None:
         """Our owner was released: whatever we hold belongs to others. Start anew as another."""
@@ -316,10 +316,12 @@ class Child:
         last = time.monotonic() + LAST_WORDS_S
         while self.executor.running and time.monotonic() < last:
             gevent.sleep(0.01)
-        self.patience.stop()
         self.sweeper.stop()
         self.control.stop()
+        # Patient to the end: a batch that was given up half way could not be repeated with others
+        # under its number.
         self.recorder.flush(2.0)
+        self.patience.stop()
         self.heart.stop()
         if self._status == DRAINED:
             left = list(self.executor.holdings.held.items())
@@ -350,8 +352,8 @@ class Child:
             return
         finally:
             wire.close()
-        for uid, _ in held:
-            self.executor.holdings.forget(uid)
+        for uid, token in held:
+            self.executor.holdings.forget(uid, token)
 
 
 def load_modules(modules: Iterable[str]) -> application.Skedulr:

@@ -119,6 +119,10 @@ class Executor:
 
     def accept(self, claims: Claims, starting: int, sent_at: float | None = None) -> None:
         """Take in what a claim brought; see ``Holdings.accept``."""
+        for uid in claims.rows[::4]:
+            if uid in self.holdings.held:
+                # It was recovered, and came back to us: what runs under the old claim is lost.
+                self.interrupt(uid, LOST)
         self.holdings.accept(claims, starting, sent_at)
         self.workers.wake()
 
@@ -138,8 +142,8 @@ class Executor:
         run = self.running.get(uid)
         if run is not None:
             self._stop(run, reason)
-        elif reason == LOST and self.holdings.pending.pop(uid, None) is not None:
-            self.holdings.forget(uid)
+        elif reason == LOST and (claimed := self.holdings.pending.pop(uid, None)) is not None:
+            self.holdings.forget(uid, claimed.token)
 
     def _stop(self, run: Run, reason: str) -> None:
         """Interrupt a run; the first reason counts."""
@@ -195,8 +199,10 @@ class Executor:
         if run.limit is not None:
             run.limit.cancel()
         worker.run = None
-        del self.running[uid]
-        self.holdings.started.pop(uid, None)
+        if self.running.get(uid) is run:
+            # Else it runs here under a newer claim already.
+            del self.running[uid]
+            self.holdings.started.pop(uid, None)
         self._board.on_cpu = NOBODY
         return True
 

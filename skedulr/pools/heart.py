@@ -42,7 +42,7 @@ class Heart:
 
     def __init__(
         self, *, store: Store, wire: PlainWire, owner: str, executor: Executor, board: Board,
-        lease_s: float, on_word: Callable[[list[bytes], list[bytes]], None],
+        lease_s: float, on_word: Callable[[list[tuple[bytes, bytes]], list[bytes]], None],
         on_gone: Callable[[], None], log: Any,
     ) -> None:
         self._store, self._wire, self._owner = store, wire, owner
@@ -90,10 +90,10 @@ class Heart:
                 if due and self._renew():
                     renewed_at = now
                 if now - self._board.hub_beat > SILENT_S:
-                    self._take_back("the hub was silent")
+                    self.take_back("the hub was silent for over a second")
                 elif self._executor.stuck_s() > SILENT_S:
                     # Claimed ahead while tasks were fast: others may have idle workers for them.
-                    self._take_back("all workers were busy")
+                    self.take_back("all workers were busy for over a second")
                 if self._returning:
                     self._give_back()
             except Gone:
@@ -116,16 +116,17 @@ class Heart:
 
     def _renew(self) -> bool:
         """Renew everything held, 500 a call; True once all is done."""
-        lost: list[bytes] = []
+        lost: list[tuple[bytes, bytes]] = []
         cancelled: list[bytes] = []
         sent_at = time.monotonic()
         held = self._executor.holdings.begin_renewal()
         lease_ms = round(self._lease_s * 1000)
         for at in range(0, len(held), BATCH):
-            _, gone, stopped = self._store.renew(
-                self._wire, self._owner, held[at:at + BATCH], lease_ms
-            )
-            lost += gone
+            batch = held[at:at + BATCH]
+            _, gone, stopped = self._store.renew(self._wire, self._owner, batch, lease_ms)
+            if gone:
+                missing = frozenset(gone)
+                lost += [pair for pair in batch if pair[0] in missing]
             cancelled += stopped
         self._executor.holdings.end_renewal(sent_at)
         if self._troubled:
@@ -138,17 +139,18 @@ class Heart:
             self._tell(self._executor.resume)
         return True
 
-    def _take_back(self, why: str) -> None:
-        """What the workers have not started is for others."""
+    def take_back(self, why: str) -> None:
+        """What the workers have not started is for others: it is given back at the next beat, and
+        tried again until it is. From any thread."""
         taken = self._executor.holdings.take_all_pending()
-        for uid, _ in taken:
+        for uid, token in taken:
             # Not renewed from now on: if no release gets through, the lease ends all the same.
-            self._executor.holdings.forget(uid)
+            self._executor.holdings.forget(uid, token)
         self._returning += taken
         if taken:
             self._tell(partial(
-                self._log.info, "%s for over %g s: %d tasks that had not started are given back",
-                why, SILENT_S, len(taken),
+                self._log.info, "%s: %d tasks that had not started are given back",
+                why, len(taken),
             ))
 
     def _give_back(self) -> None:

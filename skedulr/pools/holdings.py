@@ -103,8 +103,11 @@ class Holdings:
                 taken.append((uid, claimed.token))
         return taken
 
-    def forget(self, uid: bytes) -> None:
-        """Nothing is owed for this task any more: recorded, given back, or lost."""
+    def forget(self, uid: bytes, token: bytes) -> None:
+        """Nothing is owed for this claim any more: recorded, given back, or lost. The task may be
+        held under a newer one, which stays."""
+        if self.held.get(uid) != token:
+            return
         self.held.pop(uid, None)
         self.started.pop(uid, None)
         self.cancelled.discard(uid)

@@ -40,12 +40,12 @@ UNKNOWN_AGAIN_S = 5.0
 class Outcomes:
     """Hands one outcome of each run to the recorder, and tells the app's hooks.
 
-    ``on_lost(uid)`` is called where nothing may be written, because the claim is another's.
+    ``on_lost(uid, token)`` is called where nothing may be written, because the claim is another's.
     """
 
     def __init__(
         self, *, pool: str, owner: str, app: Skedulr, recorder: Recorder, clock: Clock,
-        unknown_after_s: float, on_lost: Callable[[bytes], object],
+        unknown_after_s: float, on_lost: Callable[[bytes, bytes], object],
     ) -> None:
         self._pool, self._owner = pool, owner
         self._app, self._hooks, self._recorder, self._clock = app, app.hooks, recorder, clock
@@ -79,7 +79,7 @@ class Outcomes:
             self.cancel(run, "cancelled while it ran")
         elif run.reason == LOST:
             log.warning("%s lost its claim; its outcome is dropped", self._called(run))
-            self._on_lost(run.claimed.uid)
+            self._on_lost(run.claimed.uid, run.claimed.token)
         # SHUTDOWN: the claim is given back by the child; nothing is written.
 
     def cancel(self, run: Run, reason: str) -> None:

@@ -34,7 +34,8 @@ log = logging.getLogger("skedulr.pool")
 
 
 class Recorder:
-    """Finishes and retries. ``on_recorded(uid)`` is called once nothing more is owed for a task."""
+    """Finishes and retries. ``on_recorded(uid, token)`` is called once nothing more is owed for a
+    claim."""
 
     def __init__(
         self, *, store: Store, lane: Lane, on_gone: Callable[[], None],
@@ -49,7 +50,7 @@ class Recorder:
         self._greenlet: gevent.Greenlet | None = None
         self._quiet = Event()
         self._quiet.set()
-        self.on_recorded: Callable[[bytes], None] = _ignore
+        self.on_recorded: Callable[[bytes, bytes], None] = _ignore_claim
         #: What began since the last call, by uid; read and emptied here.
         self.started: dict[bytes, bytes] = {}
         #: Called when a retry is due this soon (seconds): the wheel should know.
@@ -134,7 +135,7 @@ class Recorder:
         for uid, _ in started:
             self.started.pop(uid, None)
         for ending, verdict in zip(batch, verdicts, strict=True):
-            self._settle(ending.uid, verdict)
+            self._settle(ending, verdict)
 
     def _retry(self) -> None:
         batch = self._failures[:BATCH]
@@ -156,7 +157,7 @@ class Recorder:
             if isinstance(outcome, Ending):
                 self.end(outcome)
             else:
-                self._settle(one.uid, outcome)
+                self._settle(one, outcome)
 
     def _settle_delayed(self, batch: Sequence[Failure | Deferral], verdicts: str) -> None:
         for one, verdict in zip(batch, verdicts, strict=True):
@@ -165,18 +166,24 @@ class Recorder:
                     message.CANCELLED, self.lane.owner, 0, 0, "cancelled while it ran"
                 )))
                 continue
-            self._settle(one.uid, verdict)
+            self._settle(one, verdict)
             if verdict == KEPT:
                 self.on_retry(one.delay_ms / 1000)
 
-    def _settle(self, uid: bytes, verdict: str) -> None:
+    def _settle(
+        self, one: Ending | Failure | Deferral | Relocation, verdict: str
+    ) -> None:
         if verdict == LOST:
             self.lost += 1
-            log.warning("the claim of task %s was lost: its outcome is dropped", uid.decode())
+            log.warning("the claim of task %s was lost: its outcome is dropped", one.uid.decode())
         else:
             self.recorded += 1
-        self.on_recorded(uid)
+        self.on_recorded(one.uid, one.token)
 
 
 def _ignore(value: object) -> None:
+    """Until someone listens."""
+
+
+def _ignore_claim(uid: bytes, token: bytes) -> None:
     """Until someone listens."""

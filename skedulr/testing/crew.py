@@ -120,8 +120,8 @@ class Crew:
         return [f"{run.name} {self.pool}/{run.claimed.uid.decode()}"
                 for run in self._executor.running.values()]
 
-    def _recorded(self, uid: bytes) -> None:
-        self._executor.holdings.forget(uid)
+    def _recorded(self, uid: bytes, token: bytes) -> None:
+        self._executor.holdings.forget(uid, token)
         self._on_end()
 
     def _report(self, uid: bytes, token: bytes, percent: float, note: str | None) -> None:
