@@ -20,6 +20,8 @@ import pytest
 from servers import Server, wait_until
 from world import World
 
+from skedulr.redis_scripts import script
+
 pytestmark = pytest.mark.server
 
 STEPS = ("claim", "finish", "retry", "promote")
@@ -177,6 +179,32 @@ def test_a_node_cut_off_for_longer_than_its_lease_loses_its_task_to_another_once
     assert [str(one) for one in history.verdict()] == []
 
 
+def test_a_process_that_claims_its_own_lost_task_again_keeps_the_new_claim(
+    world: Callable[..., World],
+) -> None:
+    """Only its renewals are held up; its own sweep and claim go through."""
+    with world(lease_s=1) as whole:
+        node = whole.node("node", proxied=True)
+        uid = whole.submit("gate", "open")
+        whole.effect("began", uid)
+        with whole.fault("cut off", node.child()):
+            whole.proxy(node).set("drop_request", only=script("renew").sha.encode())
+            whole.effect("interrupted", uid)
+            # It starts nothing while it can not tell what is its own.
+            assert len(whole.effects(uid, "began")) == 1
+            whole.proxy(node).set("pass")
+        whole.effect("began", uid, count=2)
+        # Three leases: the new claim must be renewed, whatever became of the old one.
+        time.sleep(3)
+        (node.folder / "open").touch()
+        history = whole.settle()
+        more = [whole.submit("hold", 0.3) for _ in range(8)]
+        whole.effect("ended", more[-1])
+        history = whole.settle()
+    assert [str(one) for one in history.verdict()] == []
+    assert "Traceback" not in node.log
+
+
 def test_one_renewal_lost_without_a_trace_costs_no_lease(world: Callable[..., World]) -> None:
     """The connection stays open and silent: it is given up in time for another renewal."""
     with world(lease_s=3) as whole:
@@ -188,6 +216,17 @@ def test_one_renewal_lost_without_a_trace_costs_no_lease(world: Callable[..., Wo
         wait_until(lambda: lost.sprung, what="a renewal is lost")
         node.wait_log("renewed again")
         (node.folder / "open").touch()
+        history = whole.settle()
+    assert [str(one) for one in history.verdict()] == []
+
+
+def test_slow_tasks_claimed_ahead_with_fast_ones_do_not_wait_beside_idle_workers(
+    world: Callable[..., World],
+) -> None:
+    with world(lease_s=15) as whole:
+        whole.node("node", pools="default=4x2")
+        whole.sampling()
+        whole.submit_many([("plain", ())] * 3000 + [("hold", (1.0,))] * 32)
         history = whole.settle()
     assert [str(one) for one in history.verdict()] == []
 
