@@ -67,6 +67,8 @@ log = logging.getLogger("skedulr.schedules")
 BEAT_S = 5.0
 #: A set that was not heard for this long is gone, and after this long its schedules go, ms.
 SILENT_MS, RETIRE_MS = 60_000, 3_600_000
+#: Between two searches for schedules that nobody declares any more, ms.
+SWEEP_MS = 60_000
 #: After a look that failed, the next one comes in this many seconds.
 AGAIN_S = 0.5
 #: A clock that goes back by more than this was set back, ms.
@@ -104,6 +106,9 @@ class Ticker:
         )
         self._kept: dict[str, Definition] = dict(self._declared)
         self._silent: dict[str, int] = {}
+        #: The silent sets whose schedules were looked for last, and when.
+        self._swept: set[str] = set()
+        self._swept_ms = 0
         self._repeat: Repeat | None = None
         self._alarm = Alarm(driver, self.look, internal=True)
         self._looking = self._look_again = self._stopping = False
@@ -341,12 +346,15 @@ class Ticker:
     def sweep(self) -> None:
         """Retire what nobody declares any more, and give back next ticks that got lost."""
         whole = self._store.is_whole(self._wire)
-        if whole and not self._silent:
+        silent = set(self._silent)
+        waited_ms = self._latest_ms - self._swept_ms
+        # What waits to be retired need not be looked for with each beat.
+        if whole and (not silent or (silent <= self._swept and waited_ms < SWEEP_MS)):
             return
+        self._swept, self._swept_ms = silent, self._latest_ms
         left = self._mend_all(mending=not whole)
-        for silent, heard_ms in self._silent.items():
-            if self._is_over(heard_ms) and silent not in left:
-                self._store.forget(self._wire, silent)
+        for name in silent - left:
+            self._store.forget(self._wire, name)
 
     def _mend_all(self, *, mending: bool) -> set[str]:
         """One pass over all states; the silent sets that still declare something."""
