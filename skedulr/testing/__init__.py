@@ -19,6 +19,8 @@ What the kit does not model, and tests on ``server()`` or a real master should:
 - More than one process: tasks run in the caller's thread, one after the other, except where one
   waits; ``workers`` bounds how many may wait at once.
 - ``drain``, ``advance`` and running under ``inline()`` are for one thread. Submitting is for all.
+- A handler that waits for what nobody will ever do is an error at once, unless something else keeps
+  this thread's hub alive (other greenlets with sockets or timers): then it waits.
 
 Importing this package loads neither gevent nor fakeredis; the first use does. Needs the extra
 ``test`` (fakeredis with Lua).
