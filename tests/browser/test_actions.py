@@ -15,19 +15,28 @@ from shop import Shop
 HOSTILE = "\"'><img src=x onerror=hacked()><script>hacked()</script>{{7*7}}</pre></textarea>"
 
 
-def test_a_task_is_submitted_by_the_form(page: Any, shop: Shop) -> None:
+def test_a_task_is_submitted_by_the_form_of_its_parameters(page: Any, shop: Shop) -> None:
     page.goto("/submit")
     page.fill("input[name=name]", "add")
+    page.press("input[name=name]", "Tab")
+    page.fill("input[name='p:a']", "2")
+    page.fill("input[name='p:b']", "40")
+    page.click("main button:has-text('Submit')")
+    expect(page).to_have_url(re.compile(r"/tasks/default/"))
+    expect(page.locator("h1 .state")).to_have_text("succeeded")
+    expect(page.locator("main")).to_contain_text("42")
+
+
+def test_a_task_is_submitted_by_json_that_is_checked_as_it_is_typed(page: Any) -> None:
+    page.goto("/submit?name=add&json=1")
     page.fill("textarea[name=args]", "[2, ")
     expect(page.locator("textarea[name=args]")).to_have_attribute("aria-invalid", "true")
     page.click("main button:has-text('Submit')")
     expect(page.locator(".trouble")).to_contain_text("no JSON")
     expect(page.locator("input[name=name]")).to_have_value("add")
-    page.fill("textarea[name=args]", "[2, 40]")
+    page.fill("textarea[name=args]", "[20, 22]")
     page.click("main button:has-text('Submit')")
-    expect(page).to_have_url(re.compile(r"/tasks/default/"))
     expect(page.locator("h1 .state")).to_have_text("succeeded")
-    expect(page.locator("main")).to_contain_text("42")
     page.complaints[:] = [one for one in page.complaints if "400" not in one]
 
 
@@ -57,10 +66,9 @@ def test_a_dead_task_is_edited_and_submitted_anew(page: Any, shop: Shop) -> None
     page.click("text=Edit and submit anew")
     expect(page.locator("textarea[name=args]")).to_have_value(re.compile("edit me"))
     expect(page.locator("input[name=tags]")).to_have_value("eu")
-    page.fill("input[name=name]", "add")
-    page.fill("textarea[name=args]", "[20, 22]")
+    page.fill("textarea[name=args]", '["edited"]')
     page.click("main button:has-text('Submit')")
-    expect(page.locator("h1 .state")).to_have_text("succeeded")
+    expect(page.locator(".failure")).to_contain_text("edited", timeout=10_000)
 
 
 def test_selected_tasks_are_cancelled_from_the_list(page: Any, shop: Shop) -> None:
@@ -125,6 +133,23 @@ def test_a_pool_is_purged_after_a_question(page: Any, shop: Shop) -> None:
     page.click("#confirm-yes")
     expect(page.locator("h1 .state")).to_have_text("finished")
     assert not [p for p in shop.app.client.pools() if p["name"] == "other" and p["scheduled"]]
+
+
+def test_a_schedule_is_run_paused_and_previewed(page: Any, shop: Shop) -> None:
+    shop.app.schedule_recurring(shop.app.remote("add").bind(1, 2), 3600, name="hourly")
+    page.goto("/schedules")
+    row = page.locator("#schedule-hourly")
+    expect(row).to_contain_text("every 1 h")
+    row.locator("button:text('Run now')").click()
+    expect(page.locator("h1 .state")).to_have_text("succeeded")
+    page.goto("/schedules")
+    expect(row.locator(".run.succeeded")).to_have_count(1)
+    row.locator("button:text('Pause')").click()
+    expect(row.locator(".paused")).to_be_visible()
+    page.fill("input[name=line]", "0 9 * * mon")
+    expect(page.locator(".ticks li")).to_have_count(5)
+    page.fill("input[name=line]", "0 99 * * *")
+    expect(page.locator("#preview .bad")).to_be_visible()
 
 
 def test_changes_are_listed(page: Any, shop: Shop) -> None:

@@ -19,11 +19,11 @@
   <input type="hidden" name="signed" value="1">
   <div class="grid">
 % for one in parameters:
-    <label>{{one.name}}\
+    <label>{{one.name}}\\
 % if one.kind in ("args", "kwargs"):
- <small>{{"more, as a JSON list" if one.kind == "args" else "more, as a JSON object"}}</small>\
+ <small>{{"more, as a JSON list" if one.kind == "args" else "more, as a JSON object"}}</small>\\
 % elif one.annotation:
- <small>{{one.annotation}}</small>\
+ <small>{{one.annotation}}</small>\\
 % end
 <input name="p:{{one.name}}" value="{{fields.get("p:" + one.name, "")}}" placeholder="{{one.default if one.default is not None else ""}}"{{!' required' if one.required else ''}} autocomplete="off"></label>
 % end

@@ -28,7 +28,7 @@
   <a class="button quiet" href="{{link('/tasks')}}">Clear</a>
 % end
 </form>
-<div id="live"{{!' data-every="4"' if not filters.get("cursor") else ''}}>
+<div id="live"{{!' data-every="3"' if not filters.get("cursor") else ''}}>
 % include("operations_strip.tpl")
 % if page.trouble:
 % include("trouble.tpl", trouble=page.trouble)
