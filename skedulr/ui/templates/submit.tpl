@@ -19,20 +19,20 @@
   <input type="hidden" name="signed" value="1">
   <div class="grid">
 % for one in parameters:
-    <label>{{one.name}}\\
+    <label><span>{{one.name}}\\
 % if one.kind in ("args", "kwargs"):
  <small>{{"more, as a JSON list" if one.kind == "args" else "more, as a JSON object"}}</small>\\
 % elif one.annotation:
  <small>{{one.annotation}}</small>\\
 % end
-<input name="p:{{one.name}}" value="{{fields.get("p:" + one.name, "")}}" placeholder="{{one.default if one.default is not None else ""}}"{{!' required' if one.required else ''}} autocomplete="off"></label>
+</span><input name="p:{{one.name}}" value="{{fields.get("p:" + one.name, "")}}" placeholder="{{one.default if one.default is not None else ""}}"{{!' required' if one.required else ''}} autocomplete="off"></label>
 % end
   </div>
   <p class="quiet">Numbers, lists and objects as JSON; a field left empty is not passed. <a href="{{link('/submit', name=fields['name'], json='1')}}">As JSON instead</a></p>
 % else:
   <div class="two">
-    <label>Positional arguments <small>JSON list</small><textarea name="args" rows="5" spellcheck="false" data-json>{{fields["args"]}}</textarea></label>
-    <label>Keyword arguments <small>JSON object</small><textarea name="kwargs" rows="5" spellcheck="false" data-json>{{fields["kwargs"]}}</textarea></label>
+    <label><span>Positional arguments <small>JSON list</small></span><textarea name="args" rows="5" spellcheck="false" data-json>{{fields["args"]}}</textarea></label>
+    <label><span>Keyword arguments <small>JSON object</small></span><textarea name="kwargs" rows="5" spellcheck="false" data-json>{{fields["kwargs"]}}</textarea></label>
   </div>
 % end
   <details{{!' open' if any(fields.get(one) for one in ("pool", "priority", "delay", "max_retries", "timeout", "key", "tags", "id")) else ''}}><summary>Options</summary>
@@ -43,13 +43,13 @@
     <option value="{{one["name"]}}"></option>
 % end
     </datalist>
-    <label>Priority <small>-100 to 100</small><input name="priority" type="number" min="-100" max="100" value="{{fields.get("priority", "")}}" placeholder="0"></label>
-    <label>Delay <small>seconds</small><input name="delay" type="number" min="0" step="any" value="{{fields.get("delay", "")}}" placeholder="none"></label>
+    <label><span>Priority <small>-100 to 100</small></span><input name="priority" type="number" min="-100" max="100" value="{{fields.get("priority", "")}}" placeholder="0"></label>
+    <label><span>Delay <small>seconds</small></span><input name="delay" type="number" min="0" step="any" value="{{fields.get("delay", "")}}" placeholder="none"></label>
     <label>Retries <input name="max_retries" type="number" min="0" value="{{fields.get("max_retries", "")}}" placeholder="as the task says"></label>
-    <label>Time limit <small>seconds</small><input name="timeout" type="number" min="0" step="any" value="{{fields.get("timeout", "")}}" placeholder="as the task says"></label>
-    <label>Tags <small>commas between</small><input name="tags" value="{{fields.get("tags", "")}}"></label>
+    <label><span>Time limit <small>seconds</small></span><input name="timeout" type="number" min="0" step="any" value="{{fields.get("timeout", "")}}" placeholder="as the task says"></label>
+    <label><span>Tags <small>commas between</small></span><input name="tags" value="{{fields.get("tags", "")}}"></label>
     <label>Key <input name="key" value="{{fields.get("key", "")}}"></label>
-    <label>Id <small>to be safe against repeats</small><input name="id" value="{{fields.get("id", "")}}" placeholder="made for you"></label>
+    <label><span>Id <small>safe against repeats</small></span><input name="id" value="{{fields.get("id", "")}}" placeholder="made for you"></label>
   </div></details>
   <div class="row"><button class="main"{{!'' if may_change else ' disabled'}}>Submit</button></div>
 </form>

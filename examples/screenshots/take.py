@@ -1,0 +1,241 @@
+"""Take the screenshots of this folder: a shop's queue with an hour behind it, each page twice.
+
+    python examples/screenshots/take.py
+
+Starts a master on an embedded server in a temporary folder, fills in the hour before, keeps it busy
+and drives Debian's chromium (``apt install chromium``; ``pip install playwright``).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from playwright.sync_api import Page, sync_playwright
+
+from skedulr import message
+from skedulr.app import Skedulr
+from skedulr.config import find_redis, load
+from skedulr.keys import PoolKeys
+from skedulr.tasks import Call
+from skedulr.uids import Uids
+from skedulr.wire import Wire
+
+HERE = Path(__file__).parent
+PORT = 8799
+BASE = f"http://127.0.0.1:{PORT}"
+POOLS = "critical=4x2,default=6,mail=8,slow=2"
+CHROMIUM = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)
+#: (task, pool, runs a minute, usual milliseconds, share that dies, error)
+PAST = (
+    ("payments.charge_card", "critical", 40, 55, 0.02, "shop.CardDeclined"),
+    ("mail.send_receipt", "mail", 60, 80, 0.004, "SMTPServerDisconnected"),
+    ("media.resize_image", "default", 25, 190, 0.015, "OSError"),
+    ("stock.sync_warehouse", "default", 0.4, 42_000, 0.1, "TimeoutError"),
+)
+MESSAGES = {
+    "shop.CardDeclined": "order S-{n}: the bank declined 49.90 EUR",
+    "SMTPServerDisconnected": "Connection unexpectedly closed by mx3.example.net",
+    "OSError": "uploads/{n}.jpg: truncated JPEG, 1,204 bytes left over",
+    "TimeoutError": "warehouse W{n} did not answer in 600 s",
+}
+TRACE = """Traceback (most recent call last):
+  File "shop/tasks.py", line {line}, in {name}
+    result = client.request(payload, timeout=30)
+  File "shop/client.py", line 88, in request
+    raise {error}(message)
+{error}: {text}
+"""
+
+
+def main() -> None:
+    """Start, fill, shoot, stop."""
+    with tempfile.TemporaryDirectory(prefix="shop-") as folder, running_master(Path(folder)) as app:
+        fill_in_the_past(app)
+        keep_busy(app, seconds=12)
+        ids = interesting_tasks(app)
+        steer(ids)
+        with sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
+            for scheme in ("light", "dark"):
+                page = browser.new_context(
+                    viewport={"width": 1440, "height": 900}, color_scheme=scheme,
+                ).new_page()
+                shoot_all(page, scheme, ids, app)
+            phone = browser.new_context(
+                viewport={"width": 390, "height": 844}, device_scale_factor=2, color_scheme="dark",
+            ).new_page()
+            shoot(phone, "/", "phone")
+            browser.close()
+
+
+@contextmanager
+def running_master(folder: Path) -> Iterator[Skedulr]:
+    """A master with the shop's tasks; an app on its server."""
+    # From a copy: tracebacks on the pictures show where the code was.
+    shutil.copy(HERE / "shop.py", folder)
+    master = subprocess.Popen(
+        [sys.executable, "-m", "skedulr", "master", "--embedded", "--pools", POOLS,
+         "--ui", f"127.0.0.1:{PORT}", "--grace", "1", "shop"],
+        cwd=folder, stderr=subprocess.DEVNULL,
+    )
+    try:
+        while True:
+            try:
+                urlopen(f"{BASE}/readyz", timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        address = find_redis(load({}, {}, {}, folder, None), {}, folder)
+        yield Skedulr(url=address.url)
+    finally:
+        master.terminate()
+        master.wait(20)
+
+
+def fill_in_the_past(app: Skedulr) -> None:
+    """Records of tasks that ended in the last hours, written as the scripts write them."""
+    random.seed(7)
+    uids = Uids()
+    wire = Wire(app.client.config.url, name="past")
+    now = int(time.time() * 1000)
+    for name, pool, per_minute, usual_ms, dying, error in PAST:
+        keys = PoolKeys(app.client.config.namespace, pool)
+        head = message.name_part(name)
+        for minute in range(1440, 0, -1):
+            share = 1 if minute <= 70 else 0.06
+            wave = 1 + 0.5 * math.sin(minute / 9) + random.uniform(-0.2, 0.2)
+            for _ in range(poisson(per_minute * wave * share)):
+                at = now - minute * 60_000 + random.randrange(60_000)
+                took = max(2, int(random.lognormvariate(math.log(usual_ms), 0.4)))
+                uid, number = uids.next(), random.randrange(10_000, 99_999)
+                record = message.envelope(head, (f"S-{number}",), {}, {}, 10_000)
+                record += stamp(at - took - 40)
+                ended = message.entry(message.SUCCEEDED, "5f2a91c4.1.1", 1, at - took, "ok")
+                dead = random.random() < dying
+                if dead:
+                    text = MESSAGES[error].format(n=number)
+                    trace = TRACE.format(line=number % 300, name=name, error=error, text=text)
+                    ended = message.entry(
+                        message.DEAD, "5f2a91c4.1.1", 1, at - took, [error, text, trace]
+                    )
+                wire.call("HSET", keys.records, uid, record + ended + stamp(at))
+                wire.call("ZADD", keys.dead if dead else keys.done, at, uid)
+                wire.call("HINCRBY", keys.stats, "failed" if dead else "succeeded", 1)
+
+
+def poisson(mean: float) -> int:
+    """A whole number around ``mean``."""
+    return max(0, int(random.gauss(mean, math.sqrt(mean)) + 0.5)) if mean > 0 else 0
+
+
+def stamp(ms: int) -> bytes:
+    """A time in a journal: a msgpack uint64."""
+    return b"\xcf" + ms.to_bytes(8, "big")
+
+
+def keep_busy(app: Skedulr, seconds: float) -> None:
+    """A stream of orders, some work that takes longer, some for later."""
+    def call(name: str, *args: object, **options: object) -> Call[object]:
+        return app.remote(name, **options).bind(*args)  # type: ignore[arg-type]
+
+    app.schedule_cron(app.remote("report.daily").bind("sales"), "0 9 * * mon-fri", name="sales",
+                      tz="Europe/Paris")
+    app.schedule_cron(app.remote("report.daily").bind("stock"), "30 6 * * *", name="stock-report",
+                      tz="Europe/Paris")
+    poll, ping = (app.remote(name, pool="critical") for name in ("stock.poll", "health.ping"))
+    app.schedule_recurring(poll.bind("Lyon"), 2, name="poll-lyon")
+    app.schedule_recurring(ping.bind(), 1, name="ping", overlap="skip")
+    app.schedule_recurring(app.remote("mail.digest", pool="mail").bind(), 3600, name="digest")
+    for shard in range(6):
+        app.submit(call("search.reindex", shard, pool="slow", tags=["nightly"]))
+    for place in ("Lyon", "Gent"):
+        app.submit(call("stock.sync_warehouse", place, 160, tags=["stock", "eu"]))
+    app.submit_many(call("media.resize_image", f"import/{i:03}.jpg", 320) for i in range(500))
+    for i in range(40):
+        app.submit(call("mail.send_receipt", f"user{i}@example.com", f"S-{i}", pool="mail",
+                        delay=60 + 37 * i, tags=["reminder"]))
+    keep_selling(app, seconds)
+
+
+def keep_selling(app: Skedulr, seconds: float) -> None:
+    """Orders as they come."""
+    def call(name: str, *args: object, **options: object) -> Call[object]:
+        return app.remote(name, **options).bind(*args)  # type: ignore[arg-type]
+
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        number = random.randrange(10_000, 99_999)
+        app.submit_many([
+            call("payments.charge_card", f"S-{number}", "49.90", pool="critical", key=f"S-{number}",
+                 priority=10),
+            *(call("mail.send_receipt", f"u{number}@example.com", f"S-{number}", pool="mail",
+                   tags=["receipt"]) for _ in range(2)),
+            *(call("media.resize_image", f"uploads/{number}-{i}.jpg", 1200) for i in range(2)),
+        ])
+        time.sleep(0.4)
+
+
+def interesting_tasks(app: Skedulr) -> dict[str, str]:
+    """A dead task and a running one."""
+    dead = app.client.page(state="dead", pool="critical", limit=2)["items"][::-1]
+    running = app.client.page(state="running", pool="default", limit=20)["items"]
+    reporting = [task for task in running if task["name"] == "stock.sync_warehouse"] or running
+    return {"dead": dead[0]["id"], "running": reporting[0]["id"] if reporting else dead[0]["id"]}
+
+
+def steer(ids: dict[str, str]) -> None:
+    """What an operator does on a morning."""
+    for path, value in (
+        ("pools/mail/scale", {"workers": 10}), ("pools/slow/pause", {}),
+        (f"tasks/{ids['dead']}/resubmit", {}), ("tasks/resubmit", {"state": "dead", "name": "x"}),
+        ("tasks", {"name": "mail.send_receipt", "args": ["ann@example.com", "S-1"],
+                   "options": {"pool": "mail", "delay": 900}}),
+    ):
+        body = json.dumps(value).encode()
+        request = Request(f"{BASE}/api/{path}", body, {"Content-Type": "application/json"})
+        urlopen(request, timeout=5).close()
+    time.sleep(1)
+
+
+def shoot_all(page: Page, scheme: str, ids: dict[str, str], app: Skedulr) -> None:
+    """Every page in one colour scheme."""
+    keep_selling(app, seconds=2)
+    shoot(page, "/", f"overview-{scheme}")
+    shoot(page, "/tasks", f"tasks-{scheme}")
+    newest = app.client.page(state="dead", pool="critical", limit=1)["items"][0]["id"]
+    shoot(page, f"/tasks/{newest}", f"task-dead-{scheme}")
+    shoot(page, f"/tasks/{ids['running']}", f"task-running-{scheme}")
+    shoot(page, "/dead", f"dead-{scheme}")
+    shoot(page, "/schedules?line=0+9+*+*+mon-fri&tz=Europe/Paris", f"schedules-{scheme}")
+    shoot(page, "/nodes", f"nodes-{scheme}")
+    shoot(page, "/submit?name=payments.charge_card", f"submit-{scheme}")
+    shoot(page, "/redis", f"redis-{scheme}")
+    shoot(page, "/changes", f"changes-{scheme}")
+
+
+def shoot(page: Page, path: str, name: str) -> None:
+    """One screenshot, once the page has heard from the stream and drawn its charts."""
+    page.goto(BASE + path)
+    page.wait_for_selector("#stream.live")
+    if path == "/":
+        page.wait_for_selector("#charts[data-drawn]")
+        page.wait_for_timeout(300)
+    page.screenshot(path=HERE / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()
