@@ -1,0 +1,193 @@
+-- PURPOSE  Mend broken states that doctor.py found: one kind of mend a call, for up to 500 ids. Each
+--          is looked at once more, so that what is sound by now stays as it is.
+-- KEYS     ready delayed suspects leases claims tasks info records done dead cancels watch unique
+--          windows progress wake meta broken
+-- ARGV     what: a name of `mends` below; then pairs id, detail
+-- RETURNS  {now ms, letters}: a letter an id: 'm' mended, '-' there was nothing to mend (any more)
+-- include: now
+-- include: whole
+-- include: claim_text
+-- include: header
+-- include: place
+-- include: forget
+-- include: wake
+local ready, delayed, suspects, leases, claims, tasks, info, records, done, dead, cancels, watch,
+  unique, windows, progress, wake, meta, broken = unpack(KEYS)
+local now = now_ms()
+
+local function has_body(id) return redis.call('HEXISTS', tasks, id) == 1 end
+local function has_record(id) return redis.call('HEXISTS', records, id) == 1 end
+local function is_claimed(id) return redis.call('HEXISTS', claims, id) == 1 end
+
+-- Whether the claim can be read: who holds it, and the place to go back to.
+local function sound_claim(id)
+  local text = redis.call('HGET', claims, id)
+  return text and read_claim(text) ~= nil
+end
+
+local function queued(id)
+  return redis.call('ZSCORE', ready, id) or redis.call('ZSCORE', delayed, id)
+    or redis.call('ZSCORE', suspects, id)
+end
+
+local function leave_queue(id)
+  return redis.call('ZREM', ready, id) + redis.call('ZREM', delayed, id)
+    + redis.call('ZREM', suspects, id)
+end
+
+local function leave_claims(id)
+  redis.call('HDEL', claims, id)
+  redis.call('ZREM', leases, id)
+end
+
+-- Behind all of its priority: where it stood before is not known.
+local function enter_queue(id)
+  local header = read_header(redis.call('HGET', info, id))
+  local sequence = redis.call('HINCRBY', meta, 'sequence', 1)
+  redis.call('ZADD', ready, place(header.priority, sequence), id)
+  wake_one(wake, meta)
+end
+
+-- What lies beside a body that is gone. A window outlives its task.
+local function leave_nothing(id)
+  forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch},
+         {id}, function(mode) return mode ~= 'w' end)
+end
+
+-- The holder of a lock and when that ends, or nil where nobody can read it.
+local function read_lock(text)
+  local uid, expiry = string.match(text, '^(%S+) (%d+)$')
+  return uid, tonumber(expiry)
+end
+
+local mends = {}
+
+-- A claim without a lease, or with one that ends after "<furthest>" ms, gets one of "<grace>" ms: an
+-- owner that lives renews it before it is over, else the sweep takes the task back.
+mends['lease'] = function(id, detail)
+  local grace, furthest = string.match(detail, '^(%d+) (%d+)$')
+  local lease = redis.call('ZSCORE', leases, id)
+  if not sound_claim(id) or not has_body(id) then return false end
+  if lease and tonumber(lease) <= now + tonumber(furthest) then return false end
+  redis.call('ZADD', leases, whole(now + tonumber(grace)), id)
+  return true
+end
+
+mends['unlease'] = function(id)
+  return not is_claimed(id) and redis.call('ZREM', leases, id) == 1
+end
+
+-- A claim that nobody can read, or of a task whose body is gone. Its owner is told that it is lost.
+mends['unclaim'] = function(id)
+  if not is_claimed(id) or (sound_claim(id) and has_body(id)) then return false end
+  leave_claims(id)
+  if has_body(id) and not has_record(id) and not queued(id) then enter_queue(id) end
+  return true
+end
+
+mends['unqueue'] = function(id)
+  return not has_body(id) and leave_queue(id) > 0
+end
+
+mends['requeue'] = function(id)
+  if not has_body(id) or has_record(id) or is_claimed(id) or queued(id) then return false end
+  enter_queue(id)
+  return true
+end
+
+-- In several places: what runs, runs; what is due later does not start before; a suspect runs alone.
+mends['one_place'] = function(id)
+  if not has_body(id) then return false end
+  if sound_claim(id) then return leave_queue(id) > 0 end
+  if redis.call('ZSCORE', delayed, id) then
+    return redis.call('ZREM', ready, id) + redis.call('ZREM', suspects, id) > 0
+  end
+  return redis.call('ZSCORE', suspects, id) and redis.call('ZREM', ready, id) == 1
+end
+
+-- A task that has ended and has not: the longer journal is the newer one (a resubmit adds to it).
+mends['one_life'] = function(id)
+  local body, record = redis.call('HGET', tasks, id), redis.call('HGET', records, id)
+  if not body or not record then return false end
+  if #body > #record and string.sub(body, 1, #record) == record then
+    redis.call('HDEL', records, id)
+    redis.call('ZREM', done, id)
+    redis.call('ZREM', dead, id)
+  else
+    redis.call('HDEL', tasks, id)
+    leave_queue(id)
+    leave_claims(id)
+    leave_nothing(id)
+  end
+  return true
+end
+
+-- A record belongs in one list, "<done or dead> <ended ms>"; where it stands already its time stays.
+mends['file'] = function(id, detail)
+  local name, ended = string.match(detail, '^(%l+) (%d+)$')
+  local list, other = done, dead
+  if name == 'dead' then list, other = dead, done end
+  local listed, misfiled = redis.call('ZSCORE', list, id), redis.call('ZSCORE', other, id)
+  if not has_record(id) or has_body(id) or (listed and not misfiled) then return false end
+  redis.call('ZREM', other, id)
+  redis.call('ZADD', list, listed or misfiled or ended, id)
+  return true
+end
+
+mends['unlist'] = function(id)
+  return not has_record(id) and redis.call('ZREM', done, id) + redis.call('ZREM', dead, id) > 0
+end
+
+mends['forget'] = function(id)
+  if has_body(id) or is_claimed(id) then return false end
+  local left = redis.call('HEXISTS', info, id) + redis.call('SISMEMBER', cancels, id)
+    + redis.call('HEXISTS', progress, id) + redis.call('HEXISTS', watch, id)
+  if left > 0 then leave_nothing(id) end
+  return left > 0
+end
+
+-- A header that nobody can read counts as none; so it goes.
+mends['header'] = function(id)
+  local text = redis.call('HGET', info, id)
+  if not text or write_header(read_header(text)) == text then return false end
+  redis.call('HDEL', info, id)
+  return true
+end
+
+mends['unlock'] = function(digest)
+  local text = redis.call('HGET', unique, digest)
+  if not text then return false end
+  local uid, expiry = read_lock(text)
+  if uid and (expiry > 0 or has_body(uid)) then return false end
+  redis.call('HDEL', unique, digest)
+  return true
+end
+
+mends['window'] = function(digest)
+  local text = redis.call('HGET', unique, digest)
+  local uid, expiry = read_lock(text or '')
+  if not uid or expiry == 0 or redis.call('ZSCORE', windows, digest) then return false end
+  redis.call('ZADD', windows, whole(expiry), digest)
+  return true
+end
+
+mends['unwindow'] = function(digest)
+  return redis.call('HEXISTS', unique, digest) == 0 and redis.call('ZREM', windows, digest) == 1
+end
+
+mends['one_wake'] = function()
+  if redis.call('LLEN', wake) <= 1 then return false end
+  redis.call('LTRIM', wake, 0, 0)
+  return true
+end
+
+mends['unnote'] = function(id)
+  return redis.call('HDEL', broken, id) == 1
+end
+
+local mend, letters = mends[ARGV[1]], {}
+if not mend then error('nothing is mended that way: ' .. ARGV[1]) end
+-- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
+redis.call('ZREM', leases, '')
+for i = 2, #ARGV, 2 do letters[i / 2] = mend(ARGV[i], ARGV[i + 1]) and 'm' or '-' end
+return {now, table.concat(letters)}

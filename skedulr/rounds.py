@@ -1,0 +1,581 @@
+"""The doctor's rounds: reading the facts, sort by sort, and having them judged.
+
+``walk`` looks at everything of its sort, page by page; ``again`` looks once more at what some
+findings are about. What is judged together is read in one step (MULTI), so that nothing is taken
+for broken because it moved between two looks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgpack
+
+from .counts import SILENT_S
+from .errors import ConfigError
+from .findings import (
+    Finding,
+    Sight,
+    TaskFacts,
+    judge_body,
+    judge_lock,
+    judge_record,
+    judge_schedule,
+    judge_task,
+    name,
+    owner_of,
+    raw,
+    read_lock,
+)
+from .keys import PoolKeys, SpaceKeys
+from .wire import Wire
+
+T = TypeVar("T")
+
+#: The most members of a key that are asked for at once.
+PAGE = 500
+#: The most bytes of bodies or records that are asked for at once, as far as a few tell their size.
+PAGE_BYTES = 8_000_000
+#: How many of them tell it.
+SAMPLE = 20
+#: Findings whose journals are read again in one step.
+JOURNALS = 50
+
+Found = Iterator[tuple[int, list[Finding]]]
+
+
+class Round(Protocol):
+    """One sort of facts. ``subjects`` are those of KINDS that it can look at again."""
+
+    subjects: frozenset[str]
+
+    def walk(self) -> Found:
+        """Everything there is, by pages: how many members were looked at, what was found."""
+        ...
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        """What is broken now about whatever up to JOURNALS findings are about."""
+        ...
+
+
+class Tasks:
+    """Bodies, records, places, and what lies beside them."""
+
+    subjects = frozenset(("task",))
+    #: Where else an id may stand, and the command that walks there.
+    _PLACES = (
+        ("ready", "ZSCAN"), ("delayed", "ZSCAN"), ("suspects", "ZSCAN"), ("leases", "ZSCAN"),
+        ("claims", "HSCAN"), ("done", "ZSCAN"), ("dead", "ZSCAN"), ("info", "HSCAN"),
+        ("cancels", "SSCAN"), ("watch", "HSCAN"), ("progress", "HSCAN"),
+    )
+
+    def __init__(self, wire: Wire, keys: PoolKeys, grace_ms: int) -> None:
+        self._wire, self._keys, self._grace_ms = wire, keys, grace_ms
+
+    def walk(self) -> Found:
+        k = self._keys
+        for key in (k.tasks, k.records):
+            for page in scan(self._wire, "HSCAN", key, _affordable(self._wire, key)):
+                journals = _pairs(page)
+                found = self._judge(
+                    list(journals), bodies=journals if key == k.tasks else {},
+                    records=journals if key == k.records else {},
+                )
+                yield len(journals), found
+        for place, command in self._PLACES:
+            for page in scan(self._wire, command, getattr(k, place)):
+                ids = page if command == "SSCAN" else page[::2]
+                yield len(ids), self._judge(self._without_journal(ids))
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        ids = _ids(found)
+        k = self._keys
+        bodies, records = self._wire.calls([("HMGET", k.tasks, *ids), ("HMGET", k.records, *ids)])
+        return self._judge(ids, bodies=_there(ids, bodies), records=_there(ids, records))
+
+    def _without_journal(self, ids: Sequence[bytes]) -> list[bytes]:
+        """Those that the walks over bodies and records do not come by."""
+        k = self._keys
+        if not ids:
+            return []
+        known = self._wire.calls([
+            ("HEXISTS", key, id) for key in (k.tasks, k.records) for id in ids
+        ])
+        return [id for i, id in enumerate(ids) if not (known[i] or known[len(ids) + i])]
+
+    def _judge(
+        self, ids: Sequence[bytes], *, bodies: Mapping[bytes, bytes] | None = None,
+        records: Mapping[bytes, bytes] | None = None,
+    ) -> list[Finding]:
+        if not ids:
+            return []
+        now_ms, all_facts = self._look(ids)
+        found = []
+        for id, facts in zip(ids, all_facts, strict=True):
+            sights = list(judge_task(facts, now_ms, self._grace_ms))
+            body, record = (bodies or {}).get(id), (records or {}).get(id)
+            # What was moved between the two looks is another one's now.
+            if body is not None and facts.body:
+                sights += judge_body(facts, body)
+            if record is not None and facts.record:
+                sights += judge_record(facts, record, now_ms)
+            found += [_finding(self._keys.pool, facts.uid, sight, facts.holder) for sight in sights]
+        return found
+
+    def _look(self, ids: Sequence[bytes]) -> tuple[int, list[TaskFacts]]:
+        k, count = self._keys, len(ids)
+        answers = _at_once(self._wire, [
+            ("TIME",),
+            *(("HEXISTS", key, id) for key in (k.tasks, k.records) for id in ids),
+            *(("HMGET", key, *ids) for key in (k.watch, k.progress, k.claims, k.info)),
+            ("SMISMEMBER", k.cancels, *ids),
+            *(("ZMSCORE", key, *ids)
+              for key in (k.ready, k.delayed, k.suspects, k.leases, k.done, k.dead)),
+        ])
+        time, bodies, records = answers[0], answers[1:count + 1], answers[count + 1:2 * count + 1]
+        watch, progress, claims, info, cancels, *scores = answers[2 * count + 1:]
+        return now_of(time), [
+            TaskFacts(
+                name(ids[i]), bool(bodies[i]), bool(records[i]), watch[i] is not None,
+                progress[i] is not None, bool(cancels[i]), claims[i], info[i],
+                *(_number(score[i]) for score in scores),
+            )
+            for i in range(count)
+        ]
+
+
+class Owners:
+    """What is kept of each process: the ids it holds, its last calls; and the claims it has."""
+
+    subjects = frozenset(("task", "owner"))
+
+    def __init__(self, wire: Wire, keys: PoolKeys, owners: Iterable[str]) -> None:
+        self._wire, self._keys, self._owners = wire, keys, sorted(owners)
+
+    def walk(self) -> Found:
+        for owner in self._owners:
+            yield 2, self._for_ever(owner)
+            for ids in scan(self._wire, "SSCAN", self._of("owned", owner)):
+                yield len(ids), self._judge_owned(owner, ids)
+        for page in scan(self._wire, "HSCAN", self._keys.claims):
+            ids = page[::2]
+            yield len(ids), self._judge_claims(ids, page[1::2])
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        seen = []
+        for owner in {one.owner for one in found if one.kind == "owner-for-ever"}:
+            seen += self._for_ever(owner)
+        tasks = [one for one in found if one.kind != "owner-for-ever"]
+        for owner, ids in _grouped((one.owner, raw(one.uid)) for one in tasks if one.owner).items():
+            seen += self._judge_owned(owner, ids)
+        ids = _ids(tasks)
+        if ids:
+            seen += self._judge_claims(ids, self._wire.call("HMGET", self._keys.claims, *ids))
+        return seen
+
+    def _of(self, key: str, owner: str) -> bytes:
+        return raw(self._keys.of((key,), owner)[0])
+
+    def _for_ever(self, owner: str) -> list[Finding]:
+        names = ("owned", "own")
+        lives = self._wire.calls([("PTTL", self._of(one, owner)) for one in names])
+        return [
+            Finding("owner-for-ever", self._keys.pool, one,
+                    f"what is kept of process {owner} ({one}) has no expiry", owner=owner)
+            for one, ms in zip(names, lives, strict=True) if ms == -1
+        ]
+
+    def _judge_owned(self, owner: str, ids: Sequence[bytes]) -> list[Finding]:
+        if not ids:
+            return []
+        held, claims = _at_once(self._wire, [
+            ("SMISMEMBER", self._of("owned", owner), *ids), ("HMGET", self._keys.claims, *ids),
+        ])
+        return [
+            Finding("owned-without-claim", self._keys.pool, name(id),
+                    f"process {owner} is said to hold it, and has not claimed it", owner=owner)
+            for id, is_held, claim in zip(ids, held, claims, strict=True)
+            if is_held and (claim is None or owner_of(claim) != owner)
+        ]
+
+    def _judge_claims(
+        self, ids: Sequence[bytes], claims: Sequence[bytes | None]
+    ) -> list[Finding]:
+        by_owner = _grouped(
+            (owner, id) for id, claim in zip(ids, claims, strict=True)
+            if claim is not None and (owner := owner_of(claim)) is not None
+        )
+        return [one for owner, theirs in by_owner.items() for one in self._unowned(owner, theirs)]
+
+    def _unowned(self, owner: str, ids: Sequence[bytes]) -> list[Finding]:
+        held, gone, claims = _at_once(self._wire, [
+            ("SMISMEMBER", self._of("owned", owner), *ids),
+            ("HEXISTS", self._of("own", owner), "gone"), ("HMGET", self._keys.claims, *ids),
+        ])
+        if gone:
+            return []  # what it still claims goes back when its lease is over
+        return [
+            Finding("claim-unowned", self._keys.pool, name(id),
+                    f"claimed by {owner}, and not among what that holds: it would not be given "
+                    "back at once where that process dies", owner=owner)
+            for id, is_held, claim in zip(ids, held, claims, strict=True)
+            if not is_held and claim is not None and owner_of(claim) == owner
+        ]
+
+
+class Locks:
+    """Unique keys, and the ends of their windows."""
+
+    subjects = frozenset(("lock",))
+
+    def __init__(self, wire: Wire, keys: PoolKeys) -> None:
+        self._wire, self._keys = wire, keys
+
+    def walk(self) -> Found:
+        for page in scan(self._wire, "HSCAN", self._keys.unique):
+            yield len(page) // 2, self._judge(page[::2], page[1::2])
+        for page in scan(self._wire, "ZSCAN", self._keys.windows):
+            digests = page[::2]
+            yield len(digests), self._judge_now(digests)
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        return self._judge_now(_ids(found))
+
+    def _judge_now(self, digests: Sequence[bytes]) -> list[Finding]:
+        if not digests:
+            return []
+        return self._judge(digests, self._wire.call("HMGET", self._keys.unique, *digests))
+
+    def _judge(self, digests: Sequence[bytes], seen: Sequence[bytes | None]) -> list[Finding]:
+        if not digests:
+            return []
+        k = self._keys
+        holders = [raw(read_lock(lock or b"")[0] or "") for lock in seen]
+        time, locks, windows, *living = _at_once(self._wire, [
+            ("TIME",), ("HMGET", k.unique, *digests), ("ZMSCORE", k.windows, *digests),
+            *(("HEXISTS", k.tasks, holder) for holder in holders),
+        ])
+        return [
+            _finding(k.pool, name(digest), sight)
+            for digest, before, lock, window, lives in zip(
+                digests, seen, locks, windows, living, strict=True
+            )
+            if before == lock
+            for sight in judge_lock(lock, bool(lives), _number(window), now_of(time))
+        ]
+
+
+class Schedules:
+    """The schedules of a pool, and whether the namespace's directory knows them."""
+
+    subjects = frozenset(("schedule",))
+
+    def __init__(self, wire: Wire, keys: PoolKeys) -> None:
+        self._wire, self._keys = wire, keys
+        self._directory = SpaceKeys(keys.namespace).schedules
+
+    def walk(self) -> Found:
+        k = self._keys
+        for key, command in (
+            (k.schedules, "HSCAN"), (k.planned, "HSCAN"), (k.resting, "HSCAN"), (k.ticks, "ZSCAN"),
+        ):
+            for page in scan(self._wire, command, key):
+                names = page[::2]
+                yield len(names), self._judge(names)
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        return self._judge(_ids(found))
+
+    def _judge(self, names: Sequence[bytes]) -> list[Finding]:
+        if not names:
+            return []
+        k = self._keys
+        found = []
+        members = [b"%s %s" % (one, k.pool.encode()) for one in names]
+        states = _at_once(self._wire, [
+            *(("HMGET", key, *names) for key in (k.schedules, k.planned, k.resting)),
+            ("ZMSCORE", k.ticks, *names),
+        ])
+        listed = self._wire.call("ZMSCORE", self._directory, *members)
+        for one, member, definition, plan, resting, tick, at in zip(
+            names, members, *states, listed, strict=True
+        ):
+            if (definition, plan, resting, tick) == (None, None, None, None):
+                continue  # removed since
+            sights = list(judge_schedule(definition, plan, resting, _number(tick)))
+            if at is None and not sights:
+                sights = [Sight("schedule-unlisted", "nobody finds it by its name")]
+            found += [
+                _finding(k.pool, name(one), sight._replace(detail=member)) for sight in sights
+            ]
+        return found
+
+
+class Notes:
+    """What scripts have set aside; and the list that wakes fetchers."""
+
+    subjects = frozenset(("note",))
+
+    def __init__(self, wire: Wire, keys: PoolKeys) -> None:
+        self._wire, self._keys = wire, keys
+
+    def walk(self) -> Found:
+        yield 1, self._wakes()
+        for page in scan(self._wire, "HSCAN", self._keys.broken):
+            ids = page[::2]
+            yield len(ids), self._judge(ids, page[1::2])
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        ids = [raw(one.uid) for one in found if one.kind == "set-aside"]
+        seen = self._wakes()
+        if ids:
+            seen += self._judge(ids, self._wire.call("HMGET", self._keys.broken, *ids))
+        return seen
+
+    def _judge(self, ids: Sequence[bytes], reasons: Sequence[bytes | None]) -> list[Finding]:
+        return [
+            Finding("set-aside", self._keys.pool, name(id),
+                    f"set aside by a script: {why[:200].decode('utf-8', 'replace')}")
+            for id, why in zip(ids, reasons, strict=True) if why is not None
+        ]
+
+    def _wakes(self) -> list[Finding]:
+        count = self._wire.call("LLEN", self._keys.wake)
+        if count <= 1:
+            return []
+        return [Finding("wake-overfull", self._keys.pool, "wake",
+                        f"{count:,} tokens wake fetchers, and one is enough")]
+
+
+class Unknown:
+    """Keys with the namespace's hash tag that no function of keys.py makes."""
+
+    subjects = frozenset(("key",))
+
+    def __init__(self, wire: Wire, pool: str | None, keys: Iterable[str]) -> None:
+        self._wire, self._pool, self._keys = wire, pool, sorted(keys)
+
+    def walk(self) -> Found:
+        for at in range(0, len(self._keys), PAGE):
+            page = self._keys[at:at + PAGE]
+            yield len(page), self._judge(page)
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        return self._judge([one.uid for one in found if one.kind == "key-unknown"])
+
+    def _judge(self, keys: Sequence[str]) -> list[Finding]:
+        there = self._wire.calls([("EXISTS", raw(key)) for key in keys]) if keys else []
+        return [
+            Finding("key-unknown", self._pool, key,
+                    "no key of this release: another one's, or by mistake; remove it by hand")
+            for key, exists in zip(keys, there, strict=True) if exists
+        ]
+
+
+# ---------------------------------------------------------------------- of a whole namespace
+
+
+class Nodes:
+    """The records of masters."""
+
+    subjects = frozenset(("node",))
+
+    def __init__(self, wire: Wire, space: SpaceKeys) -> None:
+        self._wire, self._key = wire, space.nodes
+
+    def walk(self) -> Found:
+        for page in scan(self._wire, "HSCAN", self._key):
+            ids = page[::2]
+            yield len(ids), self._judge(ids)
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        return self._judge(_ids(found))
+
+    def _judge(self, ids: Sequence[bytes]) -> list[Finding]:
+        if not ids:
+            return []
+        time, records = self._wire.calls([("TIME",), ("HMGET", self._key, *ids)])
+        now_s = now_of(time) / 1000
+        return [
+            Finding(kind, None, name(id), text)
+            for id, record in zip(ids, records, strict=True) if record is not None
+            for kind, text in _judge_node(record, now_s)
+        ]
+
+
+def _judge_node(record: bytes, now_s: float) -> Iterator[tuple[str, str]]:
+    try:
+        node = msgpack.unpackb(record)
+        silent_s, host, pid = now_s - float(node["beat_at"]), node.get("host"), node.get("pid")
+    except Exception as error:
+        yield "node-unreadable", f"a node's record can not be read: {error!r}"
+        return
+    if silent_s > SILENT_S:
+        yield "node-silent", f"node on {host}, pid {pid}, has written nothing for {silent_s:,.0f} s"
+
+
+class Listings:
+    """The namespace's directory of schedules."""
+
+    subjects = frozenset(("listing",))
+
+    def __init__(self, wire: Wire, space: SpaceKeys, namespace: str) -> None:
+        self._wire, self._key, self._namespace = wire, space.schedules, namespace
+
+    def walk(self) -> Found:
+        for page in scan(self._wire, "ZSCAN", self._key):
+            members = page[::2]
+            yield len(members), self._judge(members)
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        members = [one.detail for one in found]
+        listed = self._wire.call("ZMSCORE", self._key, *members)
+        return self._judge([
+            one for one, score in zip(members, listed, strict=True) if score is not None
+        ])
+
+    def _judge(self, members: Sequence[bytes]) -> list[Finding]:
+        found = []
+        for member in members:
+            schedule, _, pool = name(member).rpartition(" ")
+            keys = pool_keys(self._namespace, pool)
+            if keys is None or not self._wire.call("HEXISTS", keys.schedules, raw(schedule)):
+                found.append(Finding(
+                    "listed-without-schedule", None, name(member),
+                    f"schedule {schedule!r} is listed for pool {pool!r}, which has none", member,
+                ))
+        return found
+
+
+class Pools:
+    """Pools that have keys, and whether the namespace lists them."""
+
+    subjects = frozenset(("pool",))
+
+    def __init__(self, wire: Wire, space: SpaceKeys, pools: Iterable[str]) -> None:
+        self._wire, self._key, self._pools = wire, space.pools, sorted(pools)
+
+    def walk(self) -> Found:
+        yield len(self._pools), self._judge(self._pools)
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        return self._judge([one.uid for one in found])
+
+    def _judge(self, pools: Sequence[str]) -> list[Finding]:
+        time, *listed = self._wire.calls([
+            ("TIME",), *(("HEXISTS", self._key, one) for one in pools),
+        ])
+        return [
+            Finding("pool-unlisted", None, one, "it has keys, and no list shows it",
+                    b"%d" % now_of(time))
+            for one, known in zip(pools, listed, strict=True) if not known
+        ]
+
+
+class Operations:
+    """The locks of the UI's bulk operations."""
+
+    subjects = frozenset(("operation",))
+
+    def __init__(self, wire: Wire, keys: Iterable[str]) -> None:
+        self._wire, self._keys = wire, sorted(keys)
+
+    def walk(self) -> Found:
+        yield len(self._keys), self._judge(self._keys)
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        return self._judge([one.uid for one in found])
+
+    def _judge(self, keys: Sequence[str]) -> list[Finding]:
+        lives = self._wire.calls([("PTTL", raw(key)) for key in keys]) if keys else []
+        return [
+            Finding("lock-for-ever", None, key, "the lock of a bulk operation has no expiry")
+            for key, ms in zip(keys, lives, strict=True) if ms == -1
+        ]
+
+
+# ------------------------------------------------------------------------------- reading
+
+
+def scan(
+    wire: Wire, command: str, key: str | bytes | None, count: int = PAGE, *more: Any
+) -> Iterator[list[bytes]]:
+    """The pages of a SCAN (without a key) or one of its kin. What is there all the while comes at
+    least once."""
+    cursor: Any = 0
+    size = PAGE if command in ("SCAN", "SSCAN") else 2 * PAGE
+    while True:
+        where = () if key is None else (key,)
+        cursor, page = wire.call(command, *where, cursor, *more, "COUNT", count)
+        # A small key comes whole, whatever was asked for.
+        for at in range(0, len(page), size):
+            yield page[at:at + size]
+        if int(cursor) == 0:
+            return
+
+
+def pool_keys(namespace: str, pool: str) -> PoolKeys | None:
+    """The keys of a pool, or None for what no pool can be called."""
+    try:
+        return PoolKeys(namespace, pool)
+    except ConfigError:
+        return None
+
+
+def now_of(time: Sequence[bytes]) -> int:
+    """Milliseconds from the answer of TIME."""
+    return int(time[0]) * 1000 + int(time[1]) // 1000
+
+
+def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of up to ``size``."""
+    page: list[T] = []
+    for one in items:
+        page.append(one)
+        if len(page) == size:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+def _affordable(wire: Wire, key: str) -> int:
+    """How many fields of a hash may be asked for at once, by the largest of a few."""
+    some = wire.call("HRANDFIELD", key, SAMPLE) or []
+    sizes = wire.calls([("HSTRLEN", key, one) for one in some]) if some else [0]
+    return max(1, min(PAGE, PAGE_BYTES // max(1, *sizes)))
+
+
+def _at_once(wire: Wire, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The answers of commands that nothing comes in between of."""
+    answers: list[Any] = wire.calls([("MULTI",), *commands, ("EXEC",)])[-1]
+    return answers
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _there(ids: Sequence[bytes], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    return {id: one for id, one in zip(ids, values, strict=True) if one is not None}
+
+
+def _ids(found: Iterable[Finding]) -> list[bytes]:
+    return list(dict.fromkeys(raw(one.uid) for one in found))
+
+
+def _grouped(pairs: Iterable[tuple[str, bytes]]) -> dict[str, list[bytes]]:
+    groups: dict[str, list[bytes]] = defaultdict(list)
+    for group, one in pairs:
+        groups[group].append(one)
+    return groups
+
+
+def _number(score: bytes | None) -> float | None:
+    return None if score is None else float(score)
+
+
+def _finding(pool: str, uid: str, sight: Sight, owner: str | None = None) -> Finding:
+    return Finding(sight.kind, pool, uid, sight.text, sight.detail, owner or "", sight.left_alone)
