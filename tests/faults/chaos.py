@@ -41,7 +41,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import redis  # noqa: E402
 from harness import Node, gone  # noqa: E402
-from history import History, Violation  # noqa: E402
+from history import MOST_IDLE_S, History, Violation  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from servers import Server, leaks, wait_until  # noqa: E402
 from world import World  # noqa: E402
@@ -130,9 +130,10 @@ class Chaos:
     def __init__(
         self, *, seed: int, seconds: float, folder: Path, say: Callable[[str], None] = print,
         rate: float = 15.0, pause_s: tuple[float, float] = (0.3, 4.0), quiet: float = 0.08,
+        idle_s: float = MOST_IDLE_S,
     ) -> None:
         self.seed, self._seconds, self._say = seed, seconds, say
-        self._rate, self._pause_s, self._quiet = rate, pause_s, quiet
+        self._rate, self._pause_s, self._quiet, self._idle_s = rate, pause_s, quiet, idle_s
         self._draw = random.Random(seed)
         self.faults: Counter[str] = Counter()
         durable = {"appendonly": "yes", "appendfsync": "always"}
@@ -168,13 +169,15 @@ class Chaos:
                 stack.callback(server.close)
                 server.start()
             self._world = stack.enter_context(
-                World(self._servers[0], self._folder, lease_s=LEASE_S)
+                World(self._servers[0], self._folder, lease_s=LEASE_S, idle_s=self._idle_s)
             )
             self._follow(self._servers[1], self._servers[0])
             self._producers_link = Proxy(self._servers[0].url).start()
             stack.callback(self._producers_link.stop)
-            for name in ("a", "b"):
-                node = self._world.node(name, "--grace", f"{GRACE_S:g}", proxied=True)
+            for name, pools in (("a", "default=3x2"), ("b", "default=4")):
+                node = self._world.node(
+                    name, "--grace", f"{GRACE_S:g}", proxied=True, pools=pools
+                )
                 self._node_turns[node] = threading.Lock()
             self._world.sampling()
             producers = [
@@ -183,7 +186,7 @@ class Chaos:
             ]
             for producer in producers:
                 producer.start()
-            self._disturb(began + self._seconds)
+            self._disturb(time.monotonic() + self._seconds)
             self._heal()
             self._stop.set()
             for producer in producers:

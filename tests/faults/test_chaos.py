@@ -10,10 +10,12 @@ from chaos import Chaos
 pytestmark = pytest.mark.server
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [11])
 def test_random_faults_lose_nothing_and_double_nothing(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
-    report = Chaos(seed=seed, seconds=12, folder=tmp_path, pause_s=(0.2, 1.5), quiet=0).run()
+    report = Chaos(
+        seed=seed, seconds=15, folder=tmp_path, pause_s=(0.1, 1.5), quiet=0, idle_s=5
+    ).run()
     print(report)
     assert report.history.submitted, "the producers did nothing"
     assert report.well, str(report)

@@ -140,6 +140,43 @@ def test_a_reply_of_a_claim_that_comes_after_its_lease_starts_nothing(
     assert [str(one) for one in history.verdict()] == []
 
 
+def test_wall_clocks_that_jump_by_days_decide_nothing(world: Callable[..., World]) -> None:
+    with world(lease_s=2) as whole:
+        node = whole.node("node", variant="jumping_clock", pools="default=2x2")
+        submitted_at = time.monotonic()
+        late = whole.submit("plain", delay=1.2)
+        whole.submit("flaky", 2)
+        held = whole.submit("gate", "open")
+        [ran] = whole.effect("ended", late)
+        # Longer than a lease and a jump or two.
+        time.sleep(2.5)
+        (node.folder / "open").touch()
+        history = whole.settle()
+        record = whole.app().get(f"default/{held}").info()
+    assert [str(one) for one in history.verdict()] == []
+    assert ran.at - submitted_at >= 1.2
+    assert abs(record["started_at"] - time.time()) < 3600 > abs(record["finished_at"] - time.time())
+
+
+def test_a_server_whose_clock_was_set_back_recovers_again_after_a_lease(
+    world: Callable[..., World], one_server: Server
+) -> None:
+    """As it looks afterwards: sweeps in the future, and leases of the dead far ahead."""
+    with world(lease_s=1) as whole:
+        node = whole.node("node")
+        uid = whole.submit("gate", "open")
+        whole.effect("began", uid)
+        whole.kill_node(node)
+        hour_ms = 3_600_000
+        one_server.client.hincrby(whole.keys.meta, "swept", hour_ms)
+        one_server.client.hset(whole.keys.meta, "recover_after", int(time.time() * 1000) + hour_ms)
+        heir = whole.node("heir")
+        whole.effect("began", uid, count=2)
+        (heir.folder / "open").touch()
+        history = whole.settle()
+    assert [str(one) for one in history.verdict()] == []
+
+
 def test_a_suspect_is_found_by_a_fetcher_whose_wake_token_is_gone(
     world: Callable[..., World], one_server: Server
 ) -> None:
@@ -223,10 +260,10 @@ def test_one_renewal_lost_without_a_trace_costs_no_lease(world: Callable[..., Wo
 def test_slow_tasks_claimed_ahead_with_fast_ones_do_not_wait_beside_idle_workers(
     world: Callable[..., World],
 ) -> None:
-    with world(lease_s=15) as whole:
-        whole.node("node", pools="default=4x2")
+    with world(lease_s=15, idle_s=3) as whole:
+        whole.node("node", pools="default=2x2")
         whole.sampling()
-        whole.submit_many([("plain", ())] * 3000 + [("hold", (1.0,))] * 32)
+        whole.submit_many([("plain", ())] * 3000 + [("hold", (1.0,))] * 16)
         history = whole.settle()
     assert [str(one) for one in history.verdict()] == []
 

@@ -55,7 +55,7 @@ def a_task_runs_longer_than_its_lease(world: World, variant: str | None) -> Hist
     uid = world.submit("gate", "open")
     world.effect("began", uid)
     # Time is what this is about: two leases and two sweeps.
-    end = time.monotonic() + 4 * world.lease_s + 1
+    end = time.monotonic() + 2.5 * world.lease_s + 0.5
     while time.monotonic() < end and len(world.effects(uid, "began")) < 2:
         time.sleep(0.02)
     (node.folder / "open").touch()
@@ -72,7 +72,7 @@ def the_reply_of_a_claim_is_lost(world: World, variant: str | None) -> History:
     uid = world.submit("hold", 0.1)
     wait_until(lambda: trap.sprung, what="a claim went through")
     try:
-        world.effect("began", uid, timeout=4)
+        world.effect("began", uid, timeout=WAIT_S + 3)
     except AssertionError:
         return world.look()  # the samples tell how it waits
     return world.settle()
@@ -124,7 +124,7 @@ def test_a_variant_without_the_guarantee_is_caught(
     world: Callable[..., World], variant: str
 ) -> None:
     scenario, rule = SCENARIOS[variant]
-    found = scenario(world(lease_s=LEASES[variant]), variant).verdict()
+    found = scenario(world(lease_s=LEASES[variant], idle_s=WAIT_S), variant).verdict()
     assert rule in {one.rule for one in found}, found
 
 
@@ -133,13 +133,14 @@ def test_nothing_is_found_where_the_guarantee_is_in_place(
     world: Callable[..., World], variant: str
 ) -> None:
     scenario, _ = SCENARIOS[variant]
-    with world(lease_s=LEASES[variant]) as whole:
+    with world(lease_s=LEASES[variant], idle_s=WAIT_S) as whole:
         history = scenario(whole, None)
     assert [str(one) for one in history.verdict()] == []
 
 
-#: A lost reply is found by its task waiting where it should not: for a long lease.
-LEASES = dict.fromkeys(SCENARIOS, 1.0) | {"numbers_ignored": 10.0}
+#: A lost reply is found by its task waiting where it should not, seconds; so the lease is longer.
+WAIT_S = 4.0
+LEASES = dict.fromkeys(SCENARIOS, 2.0) | {"numbers_ignored": 20.0}
 
 
 def _sweep_as_another_node(world: World) -> None:

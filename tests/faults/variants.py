@@ -10,6 +10,7 @@ make the suite look blind.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -120,14 +121,28 @@ def _promote_in_two_steps(claim: Callable[..., Any]) -> Callable[..., Any]:
     return claim_after_moving
 
 
+def _let_the_clock_jump() -> None:
+    """The wall clock of this process is a day ahead in one second and a day behind in the next."""
+    real = time.time
+
+    def jumping() -> float:
+        return real() + (86_400 if int(time.monotonic()) % 2 else -86_400)
+
+    time.time = jumping
+
+
 def main() -> int:
-    """What ``skedulr-master`` does, as a variant."""
+    """What ``skedulr-master`` does, as a variant; or, no variant, with a ``jumping_clock``."""
     from gevent import monkey
 
     monkey.patch_all()
+    name: str | None = sys.argv[1]
+    if name == "jumping_clock":
+        _let_the_clock_jump()
+        name = None
     from skedulr.launch import run
 
-    with broken(sys.argv[1]):
+    with broken(name):
         return run(sys.argv[2:])
 
 

@@ -29,6 +29,7 @@ import psutil
 import redis
 from harness import Node, gone
 from history import (
+    MOST_IDLE_S,
     Effect,
     Fault,
     History,
@@ -110,11 +111,12 @@ class World:
 
     def __init__(
         self, server: Server, folder: Path, *, lease_s: float = 2.0, pools: str = "default=4",
+        idle_s: float = MOST_IDLE_S,
     ) -> None:
         self.server, self.folder, self.lease_s, self.pools = server, folder, lease_s, pools
         self.keys = PoolKeys("faults", "default")
         self.nodes: list[Node] = []
-        self.history = History(lease_s=lease_s)
+        self.history = History(lease_s=lease_s, idle_s=idle_s)
         self.log = folder / "effects.log"
         self._guard = threading.Lock()
         self._proxies: dict[Node, Trap] = {}
