@@ -136,7 +136,7 @@ class _Reader:
     limit: int
     items: list[dict[str, Any]] = field(default_factory=list)
     looked_at: int = 0
-    bytes_left: int = MOST_BYTES
+    bytes_left: int = field(default_factory=lambda: MOST_BYTES)
     last: _Mark | None = None
 
     def page(self, *, more: bool) -> Page:

@@ -14,7 +14,7 @@ from typing import Any
 
 import bottle
 
-from .. import lists, sizing
+from .. import lists, queries, sizing
 from ..client import Client
 from ..counts import Overview
 from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
@@ -157,8 +157,9 @@ class Site:
         return self._frame.get()
 
     def pool_names(self) -> list[str]:
-        """All pools, sorted."""
-        return [pool["name"] for pool in self.kept_overview().pools]
+        """All pools, sorted, also one that was used for the first time just now."""
+        space = self.client.space
+        return self.client.ask(lambda wire: queries.pool_names(wire, space))
 
     def now_s(self) -> float:
         """Redis' time, as far as it is known."""

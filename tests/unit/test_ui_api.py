@@ -15,6 +15,7 @@ from servers import Server, wait_until
 from ui_world import Browser, World, browse
 
 from skedulr.client import Client, ClientConfig
+from skedulr.errors import StorageUnavailable
 from skedulr.tasks import Call, Task
 from skedulr.ui.app import make_app
 
@@ -236,6 +237,32 @@ def test_without_redis_everything_answers_503_and_livez_lives() -> None:
     for path in ("/", "/tasks", "/dead", "/nodes", "/redis", "/changes", "/submit"):
         assert ui.page(path).status == 200, path
         assert "Skedulr" in ui.page(path).text
+
+
+def test_a_page_waits_for_a_silent_redis_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def ask(look: Any) -> Any:
+        asked.append(look)
+        raise StorageUnavailable("no answer in 5 s")
+
+    monkeypatch.setattr(world.client, "ask", ask)
+    monkeypatch.setattr(world.client, "overview", lambda: ask(None))
+    answer = browse(world).page("/")
+    assert answer.status == 200
+    assert "no answer in 5 s" in answer.text
+    # For what the page shows, and for the key that signs its forms.
+    assert len(asked) <= 2
+
+
+def test_a_pool_is_listed_as_soon_as_it_is_used(world: World, ui: Browser) -> None:
+    assert ui.get("/api/tasks").json["items"] == []
+    for pool in ("a", "b"):
+        id = ui.post("/api/tasks", {"name": "x", "options": {"pool": pool}}).json["id"]
+        assert id in [task["id"] for task in ui.get("/api/tasks").json["items"]]
+        assert ui.get("/api/pools").json["items"][-1]["name"] == pool
 
 
 # Changing
