@@ -68,7 +68,7 @@ class Doctor:
     """Examines a namespace through ``wire``, which it has to itself meanwhile.
 
     ``lease_s`` is how long a claim without a lease is given before the sweep takes it back.
-    ``on_progress(count)`` is told how many more members of keys were looked at.
+    ``on_progress(count)`` is told how many more members of keys were looked at, or mended.
 
     >>> doctor = Doctor(wire, "skedulr")                          # doctest: +SKIP
     >>> found = doctor.examine("default")                         # doctest: +SKIP
@@ -76,14 +76,15 @@ class Doctor:
     """
 
     def __init__(
-        self, wire: Wire, namespace: str, *, lease_s: float = 15.0, moment_s: float = MOMENT_S,
+        self, wire: Wire, namespace: str, *, lease_s: float = 15.0, moment_s: float | None = None,
         sleep: Callable[[float], object] = time.sleep,
         on_progress: Callable[[int], object] = lambda count: None,
     ) -> None:
         self.namespace = namespace
         self._wire, self._space = wire, SpaceKeys(namespace)
         self._grace_ms = round(lease_s * 1000)
-        self._moment_s, self._sleep, self._on_progress = moment_s, sleep, on_progress
+        self._moment_s = MOMENT_S if moment_s is None else moment_s
+        self._sleep, self.on_progress = sleep, on_progress
 
     def pools(self) -> list[str]:
         """Every pool that is listed, or has keys."""
@@ -119,6 +120,7 @@ class Doctor:
             done = [one for group in _by_mend(left) for one in self._mend(group)]
             if not done:
                 break
+            self.on_progress(len(done))
             mended += done
             left = [one for one in self._look_at(done) if one.fixable]
         return mended
@@ -128,7 +130,7 @@ class Doctor:
     def _look_twice(self, rounds: Sequence[Round]) -> list[Finding]:
         first: dict[Any, Finding] = {}
         for count, found in (page for one in rounds for page in one.walk()):
-            self._on_progress(count)
+            self.on_progress(count)
             first.update((one.place, one) for one in found)
             if len(first) >= MOST_FINDINGS:
                 break
@@ -177,7 +179,7 @@ class Doctor:
 
     @cached_property
     def _survey(self) -> _Survey:
-        return _Survey.take(self._wire, self._space, self._on_progress)
+        return _Survey.take(self._wire, self._space, self.on_progress)
 
     # Mending
 

@@ -13,6 +13,7 @@ asking        task, result, list
 steering      cancel, resubmit, remove; pause, resume, scale
 dead          dead list, dead resubmit, dead purge
 watching      stats, pools, nodes, check
+doctor        doctor
 settings      config
 ============  ===============================================================
 """

@@ -357,6 +357,11 @@ def _preview(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fix", action="store_true", help="mend what can be mended")
+    parser.add_argument("--pool", metavar="NAME", help="only this pool")
+
+
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=seconds, default=2.0,
@@ -560,6 +565,19 @@ GROUPS: tuple[Group, ...] = (
             "else 1 and the reason.",
             (("skedulr check --timeout 1", "as a container's health check"),),
             _check,
+        ),
+        Command(
+            "doctor", "doctor:doctor", "what is broken in Redis, and its repair",
+            "Look for states that no script of Skedulr leaves behind: after a failover that lost\n"
+            "writes, or after somebody changed keys by hand. Exit status 1 if there are any. What\n"
+            "counts is still there at a second look, so it may be used while all runs.\n"
+            "\n"
+            "With --fix they are mended, each by a small step that looks once more; what is left\n"
+            "then, or needs a person, makes the exit status 1. A task is given back rather than\n"
+            "lost: one that ran without a lease may run twice.",
+            (("skedulr doctor", "look"), ("skedulr doctor --fix", "look and mend"),
+             ("skedulr doctor --pool critical --json | jq '.items[].kind'", "for a script")),
+            _doctor,
         ),
         Command(
             "config", "settings:show_config", "every setting, and where it came from",
