@@ -1,6 +1,6 @@
 """The main job in figures: drain, idle latency, delayed precision, idle cost, start.
 
-    python tests/benchmarks/main_job.py [--runs 3] [--tasks 100000] [--huey PYTHON] [--json] [PART ...]
+    python tests/benchmarks/main_job.py [--runs 3] [--tasks 100000] [--huey PYTHON] [PART ...]
 
 Everything runs on a private redis-server without persistence, one child of 100 workers, tokens,
 leases and records on. With --huey (an interpreter that has huey) huey drains the same number of

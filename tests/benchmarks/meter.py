@@ -20,7 +20,7 @@ def hit(asked_at=0.0):
     if _pid != os.getpid():
         _pid = os.getpid()
         path = os.path.join(os.environ["METER"], str(_pid))
-        _file = open(path, "ab", buffering=0)  # noqa: SIM115: open as long as the process lives
+        _file = open(path, "ab", buffering=0)  # noqa: SIM115  # open as long as the process lives
     _file.write(_RECORD.pack(asked_at or 0.0, time.time()))
 
 
