@@ -215,7 +215,7 @@ def shoot_all(page: Page, scheme: str, ids: dict[str, str], app: Skedulr) -> Non
     """Every page in one colour scheme."""
     keep_selling(app, seconds=2)
     shoot(page, "/", f"overview-{scheme}")
-    shoot(page, "/tasks", f"tasks-{scheme}")
+    shoot(page, "/tasks?pool=critical", f"tasks-{scheme}")
     newest = app.client.page(state="dead", pool="critical", limit=1)["items"][0]["id"]
     shoot(page, f"/tasks/{newest}", f"task-dead-{scheme}")
     shoot(page, f"/tasks/{ids['running']}", f"task-running-{scheme}")
