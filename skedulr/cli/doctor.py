@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ..committer import unavailable
-from ..doctor import Doctor
+from ..doctor import MOST_FINDINGS, Doctor
 from ..errors import UnknownPool, nearest
 from ..findings import Finding
 from ..wire import Wire, WireError
@@ -25,12 +25,14 @@ def doctor(session: Session) -> int:
     wire = Wire(session.address.url, name="skedulr:doctor", timeout_s=30.0)
     try:
         practice = _Practice(session, wire)
-        left, mended = practice.examine(), list[Finding]()
-        for _ in range(MOST_TURNS if session.given.fix else 0):
+        left, mended, turns = practice.examine(), list[Finding](), 0
+        while session.given.fix and turns < MOST_TURNS:
             done = practice.mend(left)
             if not done:
                 break
             mended += done
+            # Where there was more than one examination shows, mending has to go on.
+            turns += len(left) < MOST_FINDINGS
             # What counts is what is there now, not what the scripts have answered.
             left = practice.examine()
     except WireError as error:

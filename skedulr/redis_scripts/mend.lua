@@ -1,4 +1,4 @@
--- PURPOSE  Mend broken states that doctor.py found: one kind of mend a call, for up to 500 ids. Each
+-- PURPOSE  Mend broken states that doctor.py found: one kind of mend a call, for up to 100 ids. Each
 --          is looked at once more, so that what is sound by now stays as it is.
 -- KEYS     ready delayed suspects leases claims tasks info records done dead cancels watch unique
 --          windows progress wake meta broken

@@ -1,4 +1,4 @@
--- PURPOSE  Mend what is kept of one owner, up to 500 ids a call. Each is looked at once more, so that
+-- PURPOSE  Mend what is kept of one owner, up to 100 ids a call. Each is looked at once more, so that
 --          what is sound by now stays as it is.
 -- KEYS     claims owned own
 -- ARGV     what, owner, then: 'own': ids whose claims it has, to be among what it holds;

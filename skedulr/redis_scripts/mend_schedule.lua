@@ -1,4 +1,4 @@
--- PURPOSE  Mend schedules that doctor.py found broken, up to 500 a call. Each is looked at once more,
+-- PURPOSE  Mend schedules that doctor.py found broken, up to 100 a call. Each is looked at once more,
 --          so that what is sound by now stays as it is.
 -- KEYS     schedules planned resting ticks
 -- ARGV     what: 'remove' what is left of one whose definition or state is gone, 'tick' gives one
