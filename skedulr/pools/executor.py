@@ -189,6 +189,8 @@ class Executor:
         self._taken_since += 1
         self._board.write_task(worker.slot, uid)
         self._board.on_cpu = worker.slot
+        if not claimed.starting:
+            self.holdings.started[uid] = claimed.token
         try:
             self._attempt(run)
         except BaseException as error:

@@ -25,7 +25,7 @@ class Holdings:
         self.pending: dict[bytes, Claimed] = {}
         #: Everything that must be renewed: pending, running, and not yet recorded; uid -> token.
         self.held: dict[bytes, bytes] = {}
-        #: Tasks that began after their claim, for the recorder to note.
+        #: Running tasks that were taken ahead of need, for the recorder to note that they began.
         self.started: dict[bytes, bytes] = {}
         #: Uids that are to be cancelled.
         self.cancelled: set[bytes] = set()
@@ -50,7 +50,8 @@ class Holdings:
         ordered = True
         for at in range(0, len(rows), 4):
             claimed = Claimed(
-                rows[at], token, int(rows[at + 1]), rows[at + 2], rows[at + 3], came_at
+                rows[at], token, int(rows[at + 1]), rows[at + 2], rows[at + 3], came_at,
+                starting=at < 4 * starting,
             )
             if claimed.place < last:
                 ordered = False
@@ -58,8 +59,6 @@ class Holdings:
             self.held[claimed.uid] = token
             self.pending[claimed.uid] = claimed
             self._by_place.append(claimed)
-            if at // 4 >= starting:
-                self.started[claimed.uid] = token
         # After they stand in ``held``: see begin_renewal.
         if sent_at is not None:
             self._claimed_at = min(self._claimed_at, sent_at)

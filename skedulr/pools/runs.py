@@ -17,16 +17,19 @@ class Claimed:
     """A task this process holds: its claim's token, its place in the queue, its journal so far.
 
     ``header`` is b"" for a plain task, else what the scripts know of it (see header.lua).
-    ``came_at``: monotonic seconds.
+    ``came_at``: monotonic seconds. ``starting``: the claim said that it starts at once, as opposed
+    to a task that was taken ahead of need.
     """
 
-    __slots__ = ("body", "came_at", "header", "place", "token", "uid")
+    __slots__ = ("body", "came_at", "header", "place", "starting", "token", "uid")
 
     def __init__(
-        self, uid: bytes, token: bytes, place: int, body: bytes, header: bytes, came_at: float
+        self, uid: bytes, token: bytes, place: int, body: bytes, header: bytes, came_at: float,
+        starting: bool,
     ) -> None:
         self.uid, self.token, self.place = uid, token, place
         self.body, self.header, self.came_at = body, header, came_at
+        self.starting = starting
 
     def counters(self) -> tuple[int, int]:
         """Attempts that ended so far, and when it was due (ms, 0 for a task without a delay)."""
