@@ -58,6 +58,8 @@ class Process:
     pid: int = 0
     #: Monotonic seconds at which it was told to drain.
     leaving_since: float | None = None
+    #: Whether it was said that it takes long to boot.
+    slow: bool = False
     #: Seconds its hub had been silent when it was told to abort, and when that was.
     hung_s: float | None = None
     aborted_at: float = 0.0
@@ -188,6 +190,10 @@ class Children:
     def serving(self) -> list[Process]:
         """Those that take work, or will when they have booted."""
         return [slot.serving for slot in self.slots if slot.serving is not None]
+
+    def coming(self) -> list[Process]:
+        """Those that will take over from one that serves."""
+        return [slot.coming for slot in self.slots if slot.coming is not None]
 
     def all_ready(self) -> bool:
         """Whether every slot is served by a process that takes work."""

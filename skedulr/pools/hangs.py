@@ -20,6 +20,8 @@ KILL_AFTER_S = 2.0
 #: A heart that beats every quarter of a second and has not for this long is silent, seconds; with
 #: a short lease sooner, a sixth of it, but not before it could have beaten.
 SILENT_S, SOONEST_S = 1.0, 0.3
+#: A child that has not booted by then is mentioned in the log, seconds.
+SLOW_BOOT_S = 30.0
 #: The master itself was held up when its looks are so far apart, seconds; then nobody is judged
 #: before the children had as much time again.
 LATE_S = 3.0
@@ -45,12 +47,20 @@ class HangWatch:
         self._looked_at = now
         for process in processes:
             if not process.ready:
+                self._watch_boot(process, now)
                 continue
             self._watch(process, now)
             silent_s = now - process.board.heart_beat
             if silent_s > self._silent_s and now - process.renewed_at > self._lease_s / 3:
                 process.renewed_at = now
                 self._renew(process)
+
+    def _watch_boot(self, process: Process, now: float) -> None:
+        """A module may take its time to import, so it is not killed for that; but it is said."""
+        if not process.slow and now - process.started_at > SLOW_BOOT_S:
+            process.slow = True
+            log.warning("pool %s: pid %d is not ready after %g s: it still imports its modules",
+                        process.slot.pool.name, process.pid, SLOW_BOOT_S)
 
     def _watch(self, process: Process, now: float) -> None:
         if process.hung_s is not None:

@@ -31,7 +31,7 @@ from ..keys import SpaceKeys
 from ..wire import WireError
 from ..wires import SharedWire
 from .child import CANNOT_BOOT, DRAINED, GONE
-from .children import MOST_WORKERS, Children, Death, Process, Slot
+from .children import MOST_WORKERS, Children, Death, Process
 from .estates import Estates
 from .hangs import HangWatch
 from .notify import Notifier
@@ -53,6 +53,8 @@ TIRED_S = 1.0
 KILL_AFTER_S = 3.0
 #: A terminal may deliver one Ctrl-C twice: only a later one is a second one, seconds.
 ONE_SIGNAL_S = 0.2
+#: A node that has not written its record for this long, by whatever clock, is forgotten, seconds.
+LOST_S = 86_400.0
 #: How long the end waits for what the dead held to be given back, seconds.
 LAST_RELEASES_S = 2.0
 
@@ -81,7 +83,8 @@ class Master:
         )
         self._notifier = notifier or Notifier({})
         self._driver = Driver()
-        self._rolling: deque[Slot] = deque()
+        #: Processes that are to be replaced, one after the other.
+        self._rolling: deque[Process] = deque()
         self._releasing: list[gevent.Greenlet] = []
         self._reloading = False
         self._more_workers = 0
@@ -148,6 +151,7 @@ class Master:
             self._reloader = Reloader(Path.cwd())
             self._driver.every(RELOAD_S, self._look_at_files, internal=True)
         gevent.spawn(self._store_record)
+        gevent.spawn(self._forget_lost_nodes)
         beside()
 
     # Signals
@@ -200,7 +204,9 @@ class Master:
         self.children.spawn_missing()
         settled = self.children.settle()
         if settled and self._rolling:
-            self.children.replace(self._rolling.popleft())
+            process = self._rolling.popleft()
+            if process.slot.serving is process:  # else it has a successor already
+                self.children.replace(process.slot)
         elif settled and self._reloading:
             self._reloading = False
             self._notifier.reloaded(self._state())
@@ -215,7 +221,8 @@ class Master:
         log.info("%s: replacing the children one by one; the new ones load the code anew", why)
         self._reloading = True
         self._notifier.reloading()
-        self._rolling = deque(self.children.slots)
+        # Those that are just coming as well: they may have loaded half of a change.
+        self._rolling = deque([*self.children.serving(), *self.children.coming()])
 
     def _look_at_files(self) -> None:
         changed = self._reloader.look()
@@ -239,7 +246,7 @@ class Master:
             if process.tired:
                 log.info("pool %s: pid %d is replaced: %s", slot.pool.name, process.pid,
                          process.tired)
-                self._rolling.append(slot)
+                self._rolling.append(process)
 
     def _state(self) -> str:
         pools = ", ".join(str(pool) for pool in self.children.pools()) or "no pool"
@@ -346,6 +353,17 @@ class Master:
                 self._wire.call("HSETNX", self._space.pools, pool.name, now_ms)
         except WireError as error:
             log.debug("can not write the node's record: %s", error)
+
+    def _forget_lost_nodes(self) -> None:
+        """Remove the records of nodes that were killed long ago: nobody else does."""
+        try:
+            flat = self._wire.call("HGETALL", self._space.nodes)
+            for name, packed in zip(flat[::2], flat[1::2], strict=True):
+                beat_at = float(msgpack.unpackb(packed).get("beat_at", 0))
+                if time.time() - beat_at > LOST_S:
+                    self._wire.call("HDEL", self._space.nodes, name)
+        except WireError as error:
+            log.debug("can not look for lost nodes: %s", error)
 
     def _finish(self) -> None:
         gevent.joinall(self._releasing, timeout=LAST_RELEASES_S)
