@@ -43,7 +43,7 @@ from .store import DUPLICATE, FULL, STORED, TAKEN, UNKNOWN, Store, Submission
 from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
-from .wire import Wire, WireError, socket_thread
+from .wire import Wire, WireError, options_of, socket_thread
 from .wires import Wires
 
 T = TypeVar("T")
@@ -151,6 +151,8 @@ class Client:
     """Submits, asks and waits, for one server and namespace."""
 
     def __init__(self, config: ClientConfig) -> None:
+        # An address that can not be used is told here, and not in the middle of a submit.
+        options_of(config.url)
         self.config = config
         self.space = SpaceKeys(config.namespace)
         self._uids = Uids()

@@ -17,6 +17,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
+from urllib.parse import parse_qsl
 
 from hiredis import pack_command
 from redis import exceptions
@@ -24,6 +25,8 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, UnixDomainSocketConnection, parse_url
 from redis.retry import Retry
 
+from .config import hide_password
+from .errors import ConfigError, nearest
 from .redis_scripts import Script
 
 #: Replies that mean "try again later", by their first word.
@@ -33,6 +36,18 @@ NOT_NOW = frozenset((
 ))
 #: After these the connection is dropped as well: the server may have changed its role.
 ROLE_CHANGED = frozenset(("READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"))
+
+#: What may stand behind the ``?`` of an address.
+URL_OPTIONS = ("db", "username", "password", "socket_connect_timeout", "socket_keepalive")
+TLS_OPTIONS = (
+    "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_certfile", "ssl_keyfile",
+    "ssl_password", "ssl_check_hostname", "ssl_ciphers", "ssl_min_version",
+)
+#: What an address that others use as well may say, and a connection of ours decides by itself.
+OWN_MATTERS = (
+    "socket_timeout", "timeout", "client_name", "protocol", "health_check_interval",
+    "max_connections", "retry_on_timeout", "decode_responses",
+)
 
 
 class WireError(Exception):
@@ -216,12 +231,44 @@ def leave_connection(connection: Connection | None) -> None:
         os.close(nothing)
 
 
+def options_of(url: str) -> dict[str, Any]:
+    """What an address means for a redis-py connection. ConfigError for one that can not be used.
+
+    >>> options_of("redis://db:7000/2?socket_keepalive=no")
+    {'socket_keepalive': False, 'host': 'db', 'port': 7000, 'db': 2}
+    """
+    scheme, _, rest = url.partition("://")
+    kind = scheme.partition("+")[2]
+    if kind in ("sentinel", "cluster"):
+        raise ConfigError(
+            f"'{hide_password(url)}': {kind.capitalize()} is not supported yet; "
+            "redis://, rediss:// and unix:// are"
+        )
+    known = URL_OPTIONS + (TLS_OPTIONS if scheme == "rediss" else ())
+    for name, _ in parse_qsl(rest.partition("?")[2], keep_blank_values=True):
+        if name not in known + OWN_MATTERS:
+            raise ConfigError(
+                f"'{hide_password(url)}': no option {name!r}{nearest(name, known)}; "
+                f"known are {', '.join(known)}"
+            )
+    try:
+        options: dict[str, Any] = dict(parse_url(url))
+    except ValueError as error:
+        raise ConfigError(f"'{hide_password(url)}': {str(error).rstrip('.')}") from None
+    return {name: value for name, value in options.items() if name not in OWN_MATTERS}
+
+
 def make_connection(url: str, *, name: str, timeout_s: float) -> Connection:
-    """A redis-py connection to ``url`` that neither retries nor checks its own health."""
-    options: dict[str, Any] = dict(parse_url(url))
+    """A redis-py connection to ``url`` that neither retries nor checks its own health.
+
+    Connects nothing. Raises ConfigError for an address that can not be used.
+    """
+    options = options_of(url)
     kind = options.pop("connection_class", Connection)
     options.setdefault("socket_connect_timeout", timeout_s)
-    if not issubclass(kind, UnixDomainSocketConnection):
+    if issubclass(kind, UnixDomainSocketConnection):
+        options.pop("socket_keepalive", None)
+    else:
         options.setdefault("socket_keepalive", True)
     options.update(
         client_name=name, socket_timeout=timeout_s, retry=Retry(NoBackoff(), 0), protocol=2,

@@ -13,8 +13,19 @@ from proxy import Proxy, black_hole
 from redis import exceptions
 from servers import Server, wait_until
 
+from skedulr.app import Skedulr
+from skedulr.errors import ConfigError
 from skedulr.redis_scripts import Script, script
-from skedulr.wire import Gone, NotAnswered, Refused, Wire, WireError, judge
+from skedulr.wire import (
+    Gone,
+    NotAnswered,
+    Refused,
+    Wire,
+    WireError,
+    judge,
+    make_connection,
+    options_of,
+)
 
 #: Echoes its arguments.
 ECHO = Script("echo", "return ARGV")
@@ -366,3 +377,65 @@ def test_an_interrupt_in_mid_call_drops_the_connection(
         wire.call("ECHO", "lost")
     assert not wire.connected
     assert wire.call("ECHO", "mine") == b"mine"
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("url", "why"), [
+    ("redis+sentinel://ann:pw@h1,h2/main/0", "Sentinel is not supported yet; redis://, rediss://"),
+    ("rediss+cluster://h1,h2", "Cluster is not supported yet"),
+    ("redis://h?sokcet_keepalive=1", "no option 'sokcet_keepalive' (did you mean "
+                                     "'socket_keepalive'?); known are db, username, password"),
+    ("unix:///run/redis.sock?foo", "no option 'foo'"),
+    ("redis://h?ssl_cert_reqs=none", "no option 'ssl_cert_reqs'"),
+    ("redis://h?db=first", "Invalid value for 'db' in connection URL"),
+    ("redis://h:99x", "Port could not be cast"),
+    ("http://h", "must specify one of the following schemes"),
+])
+def test_an_address_that_can_not_be_used_is_a_mistake_of_the_configuration(
+    url: str, why: str
+) -> None:
+    wire = Wire(url, name="test:never")
+    with pytest.raises(ConfigError) as caught:
+        wire.call("PING")
+    assert why in str(caught.value)
+    assert "pw" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_client_tells_it_at_once() -> None:
+    app = Skedulr(url="redis+sentinel://h1,h2/main")
+    with pytest.raises(ConfigError, match="Sentinel is not supported yet"):
+        app.submit("work")
+
+
+@pytest.mark.parametrize("more", [
+    "socket_timeout=9", "decode_responses=True", "max_connections=10&retry_on_timeout=yes",
+    "protocol=3&health_check_interval=5&client_name=web", "timeout=3",
+])
+def test_what_others_say_in_the_same_address_changes_nothing(
+    one_server: Server, more: str
+) -> None:
+    wire = Wire(f"{one_server.url}?{more}", name="test:shared", timeout_s=2)
+    try:
+        assert wire.call("PING") == b"PONG"
+        assert connections(one_server, "test:shared") == 1
+    finally:
+        wire.close()
+
+
+def test_options_for_the_connection_itself_are_kept() -> None:
+    options = options_of("rediss://h/3?socket_connect_timeout=1.5&ssl_cert_reqs=none")
+    assert (options["db"], options["socket_connect_timeout"]) == (3, 1.5)
+    assert options["ssl_cert_reqs"] == "none"
+    made = make_connection(
+        "rediss://h?ssl_cert_reqs=none&ssl_check_hostname=no", name="n", timeout_s=1
+    )
+    assert made.host == "h"
+
+
+def test_a_socket_is_reached_whatever_is_said_of_tcp(one_server: Server) -> None:
+    wire = Wire(f"{one_server.url}?socket_keepalive=yes&db=0", name="test:socket", timeout_s=2)
+    assert wire.call("PING") == b"PONG"
+    wire.close()
