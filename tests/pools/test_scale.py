@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from harness import Node, now, wait_until
+from servers import Server
 
+import skedulr
 from skedulr.errors import ConfigError, UnknownPool
 
 pytestmark = pytest.mark.server
@@ -139,10 +141,13 @@ def test_a_size_is_followed_after_redis_was_away(
 
 
 @pytest.mark.parametrize("workers", [-1, 10_001, 1.5, True, "4"])
-def test_a_size_that_is_no_number_of_workers_is_refused(start: Start, workers: Any) -> None:
-    node = start()
+def test_a_size_that_is_no_number_of_workers_is_refused(
+    one_server: Server, workers: Any
+) -> None:
+    app = skedulr.Skedulr(url=one_server.url)
+    app.submit("anything")
     with pytest.raises(ConfigError, match="a whole number from 0 to 10,000"):
-        app_of(node).scale_pool("default", workers)
+        app.scale_pool("default", workers)
 
 
 def test_ttin_and_ttou_change_this_node_by_one_worker(start: Start) -> None:
