@@ -19,6 +19,7 @@ check is exact.
 from __future__ import annotations
 
 import argparse
+import os
 import queue
 import random
 import resource
@@ -130,11 +131,12 @@ class Chaos:
     def __init__(
         self, *, seed: int, seconds: float, folder: Path, say: Callable[[str], None] = print,
         rate: float = 15.0, pause_s: tuple[float, float] = (0.3, 4.0), quiet: float = 0.08,
-        idle_s: float = MOST_IDLE_S,
+        idle_s: float = MOST_IDLE_S, variant: str | None = None,
     ) -> None:
         self.seed, self._seconds, self._say = seed, seconds, say
         self._rate, self._pause_s, self._quiet, self._idle_s = rate, pause_s, quiet, idle_s
         self._draw = random.Random(seed)
+        self._variant = variant
         self.faults: Counter[str] = Counter()
         durable = {"appendonly": "yes", "appendfsync": "always"}
         self._servers = [Server("redis", tcp=True, **durable) for _ in range(2)]
@@ -145,6 +147,7 @@ class Chaos:
         self._node_turns: dict[Node, threading.Lock] = {}
         self._kinds: list[tuple[str, int, Callable[[random.Random], None]]] = [
             ("child killed", 6, self._kill_child),
+            ("child killed at a script", 6, self._kill_child_at_a_script),
             ("child frozen", 5, self._freeze_child),
             ("master killed", 2, self._kill_master),
             ("master frozen", 2, self._freeze_master),
@@ -176,7 +179,8 @@ class Chaos:
             stack.callback(self._producers_link.stop)
             for name, pools in (("a", "default=3x2"), ("b", "default=4")):
                 node = self._world.node(
-                    name, "--grace", f"{GRACE_S:g}", proxied=True, pools=pools
+                    name, "--grace", f"{GRACE_S:g}", proxied=True, pools=pools,
+                    variant=self._variant,
                 )
                 self._node_turns[node] = threading.Lock()
             self._world.sampling()
@@ -209,10 +213,11 @@ class Chaos:
             return self._world.submit(name, *args, app=app, **options)  # type: ignore[arg-type]
 
         kinds: list[tuple[int, Callable[[], object]]] = [
-            (36, lambda: submit("plain")),
+            (26, lambda: submit("plain")),
             (5, lambda: submit("plain", priority=draw.randint(-5, 5))),
             (12, lambda: submit("plain", delay=draw.uniform(0.05, 3))),
             (22, lambda: submit("hold", draw.uniform(0, 0.5))),
+            (10, lambda: submit("hold", draw.uniform(0.5, 2))),
             (1, lambda: submit("hold", 1.2 * LEASE_S)),
             (3, lambda: submit("burn", draw.uniform(0.01, 0.3))),
             (10, lambda: submit("flaky", draw.randint(1, 2))),
@@ -316,6 +321,23 @@ class Chaos:
         with self._a_node(draw) as node:
             for pid in node.children():
                 self._world.kill(pid)
+
+    def _kill_child_at_a_script(self, draw: random.Random) -> None:
+        """With the request on its way: it is dropped, or it is applied and nobody hears of it."""
+        called, then = draw.choice(SCRIPTS[:-1]), draw.choice(("drop_request", "pass"))
+        with self._a_node(draw) as node:
+            children = node.children()
+
+            def kill() -> None:
+                for pid in children:
+                    os.kill(pid, signal.SIGKILL)
+
+            with self._world.fault("killed", *children):
+                trap = self._world.trap(node, called, then, act=kill)
+                end = time.monotonic() + 4
+                while not trap.sprung and time.monotonic() < end:
+                    time.sleep(0.02)
+                trap.disarm()
 
     def _freeze_child(self, draw: random.Random) -> None:
         with self._a_node(draw) as node, self._world.frozen(*node.children()):
@@ -472,6 +494,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--rate", type=float, default=15.0, help="submits a second")
+    parser.add_argument("--variant", help="break this on purpose: see variants.py")
     parser.add_argument("--folder", type=Path, help="keep logs and the effect log here")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
@@ -479,6 +502,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     report = Chaos(
         seed=given.seed, seconds=given.minutes * 60, folder=folder, rate=given.rate,
+        variant=given.variant,
         say=lambda line: print(line, flush=True),
     ).run()
     print(report)

@@ -74,6 +74,10 @@ class Trap(Proxy):
         self._then, self._act, self._when = then, act, when
         self._waits_for = script(called).sha.encode()
 
+    def disarm(self) -> None:
+        """Wait for nothing any more."""
+        self._waits_for = b""
+
     def _spend(self, piece: bytes) -> str:
         if self._waits_for and self._waits_for in piece and self._when():
             self._waits_for = b""
