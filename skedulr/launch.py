@@ -19,10 +19,11 @@ from .errors import ConfigError
 from .pools.master import Master
 from .pools.notify import Notifier
 from .pools.pidfile import PidFile
+from .servercheck import check_server
 from .ui.app import make_app
 from .ui.security import read_users
 from .ui.server import UiServer
-from .wire import NotAnswered, Refused, Wire, WireError
+from .wire import Refused, Wire, WireError
 
 log = logging.getLogger("skedulr.master")
 
@@ -73,7 +74,8 @@ def run(arguments: list[str]) -> int:
 def _settings(arguments: list[str]) -> config.Config:
     parser = argparse.ArgumentParser(
         prog="skedulr-master", description=_DESCRIPTION, epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # A shortened flag would become another one's with the release that adds that one.
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )
     config.add_flags(parser)
     parser.add_argument("modules", nargs="*", metavar="MODULE[:ATTR]",
@@ -101,6 +103,7 @@ def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:
     problem = _problem_with(address.url)
     if problem is None:
         log.info("using %s (%s)", config.hide_password(address.url), address.how)
+        _warn_of(address.url)
         return address.url, None
     if not address.explicit:
         return _start_embedded(settings, f"no server answers at {address.url}")
@@ -117,13 +120,23 @@ def _problem_with(url: str) -> str | None:
         wire.call("PING")
     except Refused:
         return None
-    except NotAnswered as error:
-        return str(error)
     except WireError as error:
         return str(error)
     finally:
         wire.close()
     return None
+
+
+def _warn_of(url: str) -> None:
+    """Say where this server may lose what it is given; raises ConfigError for one too old."""
+    wire = Wire(url, name="skedulr:start", timeout_s=2)
+    try:
+        for warning in check_server(wire):
+            log.warning("%s", warning)
+    except WireError as error:
+        log.debug("the server can not be checked now: %s", error)
+    finally:
+        wire.close()
 
 
 def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedServer]:
@@ -135,7 +148,11 @@ def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedSer
         raise ConfigError(f"{why}, and a service manager runs this: give --redis URL or --embedded")
     server = EmbeddedServer(Path(settings.embedded_dir))
     began = time.monotonic()
-    url = server.start()
+    try:
+        url = server.start()
+    except ConfigError as error:
+        # Who never asked for an embedded server has to learn why one was wanted.
+        raise ConfigError(f"{why}, and {error}") from error
     log.info(
         "%s: %s an embedded server in %s (%.0f ms); its data stay there",
         why, "started" if server.owned else "joined", settings.embedded_dir,

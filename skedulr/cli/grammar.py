@@ -96,8 +96,8 @@ def overview() -> str:
     lines = ["Submit background tasks, look at them, and steer the pools that run them."]
     for group in GROUPS:
         lines += ["", f"{group.heading}:"]
-        lines += [f"  {one.name:<16}{one.summary}" for one in group.commands]
-    lines += ["", "run:", "  master          the pools and the web UI; the same as skedulr-master"]
+        lines += [f"  {one.name:<19}{one.summary}" for one in group.commands]
+    lines += ["", "run:", "  master             the pools and the web UI; the same as skedulr-master"]
     return "\n".join(lines)
 
 
@@ -170,7 +170,7 @@ def _add_family(places: Any, family: str) -> argparse.ArgumentParser:
     """``skedulr dead``, above its subcommands."""
     members = [one for group in GROUPS for one in group.commands
                if one.name.startswith(family + " ")]
-    lines = [f"  skedulr {one.name:<18}{one.summary}" for one in members]
+    lines = [f"  skedulr {one.name:<19}{one.summary}" for one in members]
     parser: argparse.ArgumentParser = places.add_parser(
         family, prog=f"skedulr {family}", usage=f"skedulr {family} COMMAND [options]",
         description="\n".join(["One of:", *lines]), formatter_class=_Formatter, allow_abbrev=False,
