@@ -208,3 +208,5 @@ def test_a_full_redis_still_takes_results(real: Scripts) -> None:
     ended = real.finish(("a", taken.token, "s", b"x" * 1000), started=(("b", taken.token),))
     assert ended.verdicts == "k"
     assert real.state()["done"] == {"a": ended.now}
+    noted = real.finish(started=(("b", taken.token),))
+    assert real.state()["claims"]["b"].endswith(f" {noted.now}")

@@ -40,6 +40,7 @@ uniques = st.one_of(
 options = st.builds(
     task, uids, st.sampled_from([0, 0, -3, 9]),
     st.sampled_from(["-", "-", "+0", f"+{FAR}", "@1000"]), uniques,
+    st.sampled_from([None, None, None, b"env-other"]),
 )
 batches = st.lists(options, min_size=1, max_size=4)
 capacities = st.sampled_from([0, 0, 0, 3])
@@ -55,7 +56,7 @@ STEPS = [
         "repeat_the_last_call_of_the_finish_lane": 2, "renew": 3, "progress": 2, "release": 2,
         "an_owner_dies": 8, "leases_run_out": 4, "recover": 6, "the_grace_ends": 3,
         "tasks_come_due": 5, "promote": 2, "a_window_ends": 1, "trim": 2,
-        "a_fetcher_takes_the_wake_token": 2, "pause_or_resume": 1,
+        "a_fetcher_takes_the_wake_token": 6, "pause_or_resume": 1,
     }.items() for _ in range(weight)
 ]
 

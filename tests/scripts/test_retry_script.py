@@ -81,13 +81,13 @@ def test_a_released_owner_counts_nothing(pool: Scripts) -> None:
 
 
 def test_a_task_cancelled_meanwhile_stays_claimed_for_its_owner_to_end(pool: Scripts) -> None:
-    pool.submit(*(task(uid) for uid in "abc"))
+    pool.submit(*(task(uid) for uid in "cab"))
     taken = pool.claim()
     pool.cancel("b")
     pool.release(("c", taken.token))
     pool.drain_wake()
-    failed = pool.retry(*((uid, taken.token, 10, b"x") for uid in "abc"))
-    assert failed.verdicts == "kcl"
+    failed = pool.retry(*((uid, taken.token, 10, b"x") for uid in "cab"))
+    assert failed.verdicts == "lkc"
     state = pool.state()
     assert set(state["claims"]) == {"b"}
     assert set(state["delayed"]) == {"a"}

@@ -166,8 +166,10 @@ def test_in_one_batch_the_last_one_stays(pool: Scripts) -> None:
 
 def test_a_replacement_needs_no_room_of_its_own(pool: Scripts) -> None:
     pool.submit(unique("a"), task("x"))
-    stored = pool.submit(unique("b", "d:p:0:k"), task("y"), capacity=2, entry=b"replaced")
-    assert stored.verdicts == "sf"
+    stored = pool.submit(
+        unique("b", "d:p:0:k"), task("y"), task("z"), capacity=3, entry=b"replaced"
+    )
+    assert stored.verdicts == "ssf"
 
 
 def test_a_replacement_repeated_is_already_there(pool: Scripts) -> None:
