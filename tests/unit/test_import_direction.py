@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures"),
     ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
-     "logs"),
+     "logs", "servercheck"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.
