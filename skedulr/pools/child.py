@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gevent
@@ -135,7 +136,6 @@ class Child:
         self._point_at_own_server()
         self._compose(declared)
         self._start()
-        gevent.spawn(self._listen)
         self._ending.wait()
         return self._drain()
 
@@ -207,7 +207,7 @@ class Child:
             store_of=lambda other: ScheduleStore(
                 PoolKeys(config.namespace, other), space.control
             ),
-            directory=Directory(space), wire=SharedWire(spec.url, name=f"{name}:ticks"),
+            directory=Directory(space), wire=side,
             driver=self.driver, clock=clock, owner=owner, declared=declared,
         )
         self.heart = Heart(
@@ -227,6 +227,11 @@ class Child:
         self.control.start()
         self.ticker.start()
         self.publisher.start()
+        # The driver replaces its own greenlet, the heart its own errors; these can not.
+        for part in (self.fetcher, self.recorder, self.control):
+            for greenlet in part.greenlets:
+                greenlet.link(partial(self._lost, type(part).__name__.lower()))
+        gevent.spawn(self._listen).link(partial(self._lost, "signals' loop"))
         self.driver.every(1.0, self._look_around, internal=True)
         self.board.ready = 1
         self.log.info("pool %s: %d workers ready, pid %d", self.spec.pool.name,
@@ -284,6 +289,13 @@ class Child:
             return  # the next claim is told
         if paused:
             self.heart.take_back("the pool is paused")
+
+    def _lost(self, what: str, greenlet: gevent.Greenlet) -> None:
+        """A loop that everything here depends on has ended by itself: a successor takes over."""
+        if not self.board.draining and not self._ending.is_set():
+            self.log.error("the %s of pid %d has ended (%s): this process is replaced", what,
+                           os.getpid(), greenlet.exception or "killed")
+            self._ending.set()
 
     def _gone(self) -> None:
         """Our owner was released: whatever we hold belongs to others. Start anew as another."""

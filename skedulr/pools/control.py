@@ -30,6 +30,11 @@ class Control:
         """Begin to listen."""
         self._greenlet = gevent.spawn(self._run)
 
+    @property
+    def greenlets(self) -> list[gevent.Greenlet]:
+        """Those that must live for it to work."""
+        return [self._greenlet] if self._greenlet is not None else []
+
     def stop(self) -> None:
         """Listen no more. Safe twice."""
         if self._greenlet is not None:

@@ -53,6 +53,11 @@ class Fetcher:
         """Begin to claim."""
         self._greenlets = [gevent.spawn(self._run), gevent.spawn(self._sleep_in_redis)]
 
+    @property
+    def greenlets(self) -> list[gevent.Greenlet]:
+        """Those that must live for it to work."""
+        return list(self._greenlets)
+
     def stop(self) -> None:
         """Claim nothing more; returns once a claim under way has been answered. Safe twice."""
         self._stopping = True

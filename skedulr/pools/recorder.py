@@ -92,6 +92,11 @@ class Recorder:
         """Wait until all is written; False where that took longer."""
         return bool(self._quiet.wait(timeout_s))
 
+    @property
+    def greenlets(self) -> list[gevent.Greenlet]:
+        """Those that must live for it to work."""
+        return [self._greenlet] if self._greenlet is not None else []
+
     def stop(self) -> None:
         """End the greenlet; what is unwritten stays so. Safe twice."""
         if self._greenlet is not None:

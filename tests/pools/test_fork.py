@@ -151,17 +151,46 @@ def test_a_child_resolves_names_and_starts_processes_at_once(start: Start) -> No
 def test_a_child_has_six_connections_at_most_each_with_its_name(
     start: Start, one_server: Server
 ) -> None:
-    node = start(pools="default=8", work=LOOKING)
+    node = start("--lease", "1", pools="default=8", work=LOOKING)
+    running = node.submit("gate", "open")
     uids = [node.submit("look") for _ in range(40)]
     for uid in uids:
         node.wait_state(uid, "succeeded")
-    client = one_server.client
-    names = [
-        one["name"] for one in client.client_list() if one["name"].startswith("skedulr:")
-    ]
-    mine = [name for name in names if name.split(":")[2] == "default"]
-    assert 1 <= len(mine) <= 6, mine
-    assert all(len(name.split(":")) == 4 for name in mine), mine
+
+    def roles() -> list[str]:
+        names = [one["name"].split(":") for one in one_server.client.client_list()]
+        return sorted(name[3] for name in names if name[0] == "skedulr" and name[2] == "default")
+
+    # The heart comes last, at its first renewal.
+    wait_until(lambda: "heart" in roles(), "all of them are there")
+    assert len(roles()) <= 6, roles()
+    assert len(set(roles())) == len(roles())
+    (node.folder / "open").touch()
+    node.wait_state(running, "succeeded")
+
+
+@pytest.mark.parametrize("loop", ["Fetcher._run", "Recorder._run", "Control._run"])
+def test_a_child_one_of_whose_loops_has_died_is_replaced(start: Start, loop: str) -> None:
+    work = WORK + '''
+
+@task(name="sabotage")
+def sabotage(loop):
+    import gc
+
+    import gevent
+
+    for one in gc.get_objects():
+        if isinstance(one, gevent.Greenlet) and not one.dead:
+            if getattr(one._run, "__qualname__", "") == loop:
+                one.kill(block=False)
+'''
+    node = start(work=work)
+    first = node.child()
+    node.submit("sabotage", loop)
+    wait_until(lambda: gone(first), lambda: f"it is replaced:\n{node.log}")
+    assert f"the {loop.partition('.')[0].lower()} of pid {first} has ended" in node.log
+    uid = node.submit("quick")
+    node.wait_state(uid, "succeeded")
 
 
 def test_the_masters_death_is_noticed_though_another_process_adopts_the_child(
