@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     on = _default.on
     pause = _default.pause
     preview = _default.preview
+    purge = _default.purge
     remote = _default.remote
     resubmit = _default.resubmit
     resume = _default.resume
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats", "pause", "resume", "scale_pool",
+    "as_completed", "stats", "pause", "resume", "scale_pool", "purge",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "before_submit", "configure", "dashboard",
@@ -94,7 +95,7 @@ _MODULES = {
 }
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats", "pause", "resume", "scale_pool",
+    "as_completed", "stats", "pause", "resume", "scale_pool", "purge",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "before_submit", "configure", "dashboard",

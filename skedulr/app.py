@@ -303,6 +303,20 @@ class Skedulr(ScheduleMethods):
         """
         self.client.scale_pool(pool, workers, create=create)
 
+    def purge(self, pool: str, state: str | None = None, name: str | None = None) -> int:
+        """Remove tasks of a pool for good; how many were.
+
+        Without ``state`` all that has not started: queued, scheduled, waiting. What has ended is
+        removed where its state is named (``"dead"``, ``"succeeded"``, ...), what runs never.
+        ``name`` takes the tasks of one name only. It goes by steps, so what is submitted meanwhile
+        may stay; one that was broken off (StorageUnavailable) is run again. Raises UnknownPool,
+        ConfigError for a state there is none of.
+
+        >>> skedulr.purge("reports", state="dead", name="daily")      # doctest: +SKIP
+        12
+        """
+        return self.client.purge(pool, state=state, name=name)
+
     # The UI
 
     def dashboard(

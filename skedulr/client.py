@@ -19,7 +19,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from . import context, counts, message, options, queries, sizing
+from . import context, counts, lists, message, options, queries, sizing
 from .bulk import Bulk
 from .committer import Committer, Parcel, unavailable
 from .errors import (
@@ -52,6 +52,8 @@ log = logging.getLogger("skedulr.client")
 #: What has connections in this process; in a forked child they are left.
 _live: weakref.WeakSet[_Process] = weakref.WeakSet()
 _live_known: list[bool] = []
+#: The states of what a purge removes where none is named.
+_NOT_STARTED = ("waiting", "scheduled", "queued")
 #: Names of tasks that were warned of waiting inside their own pool.
 _warned: set[str] = set()
 
@@ -300,30 +302,56 @@ class Client:
     def pause(self, pool: str | None, paused: bool) -> list[str]:
         """Pause or resume a pool, or (None) every pool there is; the pools for which that was a
         change. UnknownPool."""
-        def act(wire: Wire) -> list[str]:
-            known = self._known_pools(wire)
-            if pool is not None and pool not in known:
-                raise UnknownPool(f"there is no pool {pool!r}{nearest(pool, known)}")
-            chosen = known if pool is None else [pool]
-            return [one for one in chosen if self._store(one).pause(wire, paused)]
+        chosen = self._chosen_pools(pool)
+        return self.ask(
+            lambda wire: [one for one in chosen if self._store(one).pause(wire, paused)]
+        )
 
-        return self.ask(act)
-
-    def scale_pool(self, pool: str, workers: int | None, *, create: bool = False) -> None:
+    def scale_pool(self, pool: str, workers: int | None, *, create: bool = False) -> bool:
         """Give a pool ``workers`` workers in each of its processes, on every node; None: as many
-        as it was started with. UnknownPool where no node serves it, unless ``create``."""
-        def act(wire: Wire) -> None:
+        as it was started with (False where that was so). UnknownPool where no node serves it,
+        unless ``create``."""
+        def act(wire: Wire) -> bool:
             if workers is None:
-                sizing.reset(wire, self.space, pool)
-                return
+                return sizing.reset(wire, self.space, pool)
             served = [one["name"] for one in counts.look(wire, self.config.namespace).pools
                       if not one["unserved"]]
             sizing.write(wire, self.space, pool, workers, served=served, create=create)
+            return True
 
-        self.ask(act)
+        return self.ask(act)
 
-    def _known_pools(self, wire: Wire) -> list[str]:
-        return [one["name"] for one in counts.look(wire, self.config.namespace).pools]
+    def purge(self, pool: str, *, state: str | None = None, name: str | None = None) -> int:
+        """Remove tasks of a pool for good, 500 a step; see ``Skedulr.purge``."""
+        if state == "running":
+            raise ConfigError("what runs is not removed: cancel it first")
+        queries.check_state(state)
+        self._chosen_pools(pool)
+        states = _NOT_STARTED if state is None else (state,)
+        return sum(self._purge_state(pool, one, name) for one in states)
+
+    def _purge_state(self, pool: str, state: str, name: str | None) -> int:
+        selection, namespace = lists.Selection(state, pool, name), self.config.namespace
+        store, ended = self._store(pool), state not in _NOT_STARTED
+        removed, cursor = 0, None
+        while True:
+            page = self.ask(partial(
+                lists.page, namespace=namespace, pools=[pool], selection=selection,
+                limit=queries.MOST_ITEMS, cursor=cursor,
+            ))
+            uids = [task["uid"] for task in page.items]
+            if uids:
+                removed += self.ask(partial(store.purge, uids=uids, ended=ended))
+            cursor = page.cursor
+            if cursor is None:
+                return removed
+
+    def _chosen_pools(self, pool: str | None) -> list[str]:
+        """That pool, or (None) all there are; UnknownPool."""
+        known = [one["name"] for one in self.pools()]
+        if pool is not None and pool not in known:
+            raise UnknownPool(f"there is no pool {pool!r}{nearest(pool, known)}")
+        return known if pool is None else [pool]
 
     def pools(self) -> list[dict[str, Any]]:
         """Every pool in numbers: the form DESIGN calls "pool"."""

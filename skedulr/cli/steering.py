@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import sizing
-from ..errors import ConfigError, TaskNotFound, UnknownPool, nearest
+from ..errors import ConfigError, TaskNotFound, UnknownPool
 from ..keys import PoolKeys
 from ..store import Store
 from . import exits
@@ -82,48 +82,32 @@ def resume(session: Session) -> int:
 
 def _set_paused(session: Session, paused: bool) -> int:
     name, client, out = session.given.pool, session.client, session.output
-    known = [pool["name"] for pool in client.pools()]
-    if name is not None and name not in known:
-        raise UnknownPool(f"there is no pool {name!r}{nearest(name, known)}")
-    chosen = known if name is None else [name]
-    changed = {one for one in chosen if _pause_one(session, one, paused)}
+    changed = client.pause(name, paused)
+    pools = [pool for pool in client.pools() if name in (None, pool["name"])]
     if out.json:
-        pools = [pool for pool in client.pools() if pool["name"] in chosen]
         out.document({"items": pools, "cursor": None} if name is None else pools[0])
         return exits.OK
-    for one in chosen:
+    for pool in pools:
         state = "paused" if paused else "resumed"
         already = "was paused already" if paused else "was not paused"
-        out.line(f"{one}: {state if one in changed else already}")
-    if not chosen:
+        out.line(f"{pool['name']}: {state if pool['name'] in changed else already}")
+    if not pools:
         out.line("no pools yet: none was served or submitted to")
     return exits.OK
-
-
-def _pause_one(session: Session, pool: str, paused: bool) -> bool:
-    store = store_of(session, pool)
-    return session.client.ask(lambda wire: store.pause(wire, paused))
 
 
 def scale(session: Session) -> int:
     """``skedulr scale POOL N|reset``."""
     given, client = session.given, session.client
-    if given.workers == "reset":
-        had = client.ask(lambda wire: sizing.reset(wire, client.space, given.pool))
-        how = "back to --pools and tuning" if had else "had no size of its own"
-    else:
-        workers = _workers(given.workers)
-        served = [pool["name"] for pool in client.pools() if not pool["unserved"]]
-        try:
-            client.ask(lambda wire: sizing.write(
-                wire, client.space, given.pool, workers, served=served, create=given.create
-            ))
-        except UnknownPool:
-            raise UnknownPool(
-                f"no node serves a pool {given.pool!r}{nearest(given.pool, served)}; "
-                "--create has every node fork a process for it"
-            ) from None
+    workers = None if given.workers == "reset" else _workers(given.workers)
+    try:
+        changed = client.scale_pool(given.pool, workers, create=given.create)
+    except UnknownPool as error:
+        raise UnknownPool(str(error).replace("create=True has", "--create has")) from None
+    if workers is not None:
         how = f"{workers:,} workers a process, on every node within a second"
+    else:
+        how = "back to --pools and tuning" if changed else "had no size of its own"
     if session.output.json:
         session.output.document(next(
             (pool for pool in client.pools() if pool["name"] == given.pool), {"name": given.pool}
