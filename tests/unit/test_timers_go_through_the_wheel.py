@@ -25,7 +25,7 @@ THREAD = "in a producer's thread, whose process may have no hub and has no wheel
 #: (file, function, call) -> why it may.
 ALLOWED = {
     ("waiting.py", "Listener._run", "sleep"): f"{OUTAGE}, {THREAD}",
-    ("waiting.py", "wait_for", "sleep"): f"the time-out of a lock, {THREAD}",
+    ("waiting.py", "Watch.ends", "sleep"): f"the time-out of a lock, {THREAD}",
     ("committer.py", "Committer._commit", "sleep"): f"{OUTAGE}, {THREAD}",
     ("pools/control.py", "Control._run", "sleep"): OUTAGE,
     ("pools/fetcher.py", "Fetcher._sleep_in_redis", "sleep"): OUTAGE,
@@ -34,6 +34,7 @@ ALLOWED = {
     ("pools/children.py", "_wait_for_threads", "Timeout"): "the master, at a fork",
     ("pools/recorder.py", "Recorder._run", "sleep"): "a pause after an error nobody foresaw",
     ("pools/heart.py", "Heart._beat", "sleep"): "a native thread, there for when the hub is stuck",
+    ("testing/served.py", "_Master.wait", "sleep"): "in a test's process, which has no wheel",
     ("pools/child.py", "Child._drain", "sleep"): "watches the last tasks end, once, at shutdown",
 }
 
