@@ -122,6 +122,9 @@ class Child:
         _die_with_parent()
         # In C, so that it works when nothing else does; to where the master reads it.
         faulthandler.enable(file=self._dump)
+        # A greenlet of a task that ends by sys.exit() or KeyboardInterrupt ends alone: gevent would
+        # raise it in the main one, which is this process's own.
+        get_hub().SYSTEM_ERROR = ()
         try:
             self.app = load_modules(self.config.modules)
             declared = definitions_of(
