@@ -3,12 +3,17 @@
 A worker gives the hub its turn only after a slice of time; the next one is woken when the running
 one blocks. So tasks that never wait run on one greenlet without a switch, and tasks that wait
 spread over all of them. At each switch the board is told whose task has the CPU.
+
+What a task leaves behind in its greenlet must not reach the next one: greenlet-locals, or a
+``gevent.Timeout`` that was never cancelled and is thrown into whatever runs there by then. So a
+greenlet ends after a run that waited, or after which something more holds on to it.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
+from sys import getrefcount
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -48,6 +53,7 @@ class Workers:
         self._idle: list[Worker] = []
         self._slots: dict[Any, int] = {}
         self._waking = False
+        self._switches = 0
         self.size = 0
         #: Called on the hub when a worker became free, or a slice of work was done.
         self.on_room: Callable[[], None] = _nobody
@@ -139,13 +145,16 @@ class Workers:
                 self._hub.switch()
                 slice_ends = time.monotonic() + SLICE_S
                 continue
+            switches, holders = self._switches, getrefcount(own)
             if not self._run_one(worker, claimed):
                 # Abandoned: the slot is lost, and this process will be replaced.
                 self._slots.pop(own, None)
                 return
-            if weakref.getweakrefcount(own) != worker.weakrefs:
-                # The task left greenlet-locals behind. They end with the greenlet, so that the
-                # next task finds none.
+            if (
+                switches != self._switches or holders != getrefcount(own)
+                or weakref.getweakrefcount(own) != worker.weakrefs
+            ):
+                # Who holds on to a greenlet that has waited can not be told.
                 break
             if time.monotonic() >= slice_ends:
                 self.on_room()
@@ -158,6 +167,7 @@ class Workers:
         """At each switch: note on the board whose worker has the CPU, so that a death is charged
         to the task that was running and to no other."""
         self._board.numbers[ON_CPU] = self._slots.get(between[1], NOBODY)
+        self._switches += 1
 
 
 def _nobody() -> None:
