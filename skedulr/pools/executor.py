@@ -284,7 +284,7 @@ class Executor:
             )
         except PayloadError as error:
             # It would fail again, after doing its work again.
-            self._outcomes.bury(run, "PayloadError", str(error))
+            self._outcomes.bury(run, type(error).__name__, str(error))
             return
         self._outcomes.succeed(run, result, encoded)
 

@@ -64,7 +64,8 @@ class Outcomes:
     def fail(self, run: Run, error: BaseException) -> None:
         """The handler raised, and nothing had interrupted it."""
         if isinstance(error, Reject):
-            self.bury(run, "Reject", error.reason)
+            # As text that is bounded and can be stored, whatever was given for a reason.
+            self.bury(run, "Reject", describe(error)[1])
         else:
             self._retry_or_bury(run, error)
 
@@ -171,10 +172,22 @@ def _delay_s(run: Run, error: BaseException) -> float | None:
     if task is None or not _may_retry(task, type(error)):
         return None
     most = task.option("max_retries", MAX_RETRIES)
+    strategy = task.option("retry") or retries.DEFAULT
     if isinstance(error, Retry) and error.delay is not None:
-        over = most is not None and run.attempt > most
-        return None if over else max(0.0, float(error.delay))
-    return retries.delay_after(task.option("retry") or retries.DEFAULT, run.attempt, error, most)
+        strategy = _Asked(error.delay)
+    return retries.delay_after(strategy, run.attempt, error, most)
+
+
+class _Asked:
+    """What a handler asked for by ``Retry(delay=)``: checked and bounded as what a strategy says,
+    for a due time that Redis can not count would stop the recorder."""
+
+    def __init__(self, delay: Any) -> None:
+        self._delay = delay
+
+    def next_delay(self, attempt: int, error: BaseException | None) -> Any:
+        """The time that is left until then: none, where it has passed."""
+        return max(self._delay, type(self._delay)(0))
 
 
 def _may_retry(task: Task[..., Any], kind: type[BaseException]) -> bool:
