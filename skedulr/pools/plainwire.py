@@ -11,10 +11,11 @@ from typing import Any
 
 import hiredis
 from redis import exceptions
-from redis.connection import parse_url
+from redis.connection import SSLConnection
 
 from ..redis_scripts import Script
-from ..wire import NotAnswered, Refused, judge
+from ..wire import NotAnswered, Refused, judge, options_of
+from .tls import TlsSocket, context_of
 
 
 class PlainWire:
@@ -71,7 +72,7 @@ class PlainWire:
         raise judged or error
 
     def _connect(self) -> None:
-        options: dict[str, Any] = dict(parse_url(self.url))
+        options = options_of(self.url)
         try:
             self._socket = self._open(options)
         except OSError as error:
@@ -91,10 +92,23 @@ class PlainWire:
         failure: OSError = OSError(f"{host} has no address")
         for family, _, _, _, address in _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM):
             try:
-                return self._dial(family, address)
+                raw = self._dial(family, address)
             except OSError as error:
                 failure = error
+            else:
+                return self._secured(raw, options, host)
         raise failure
+
+    def _secured(self, raw: Any, options: dict[str, Any], host: str) -> Any:
+        if not issubclass(options.get("connection_class", object), SSLConnection):
+            return raw
+        try:
+            secured = TlsSocket(raw, context_of(options), host)
+            secured.handshake()
+        except OSError:
+            raw.close()
+            raise
+        return secured
 
     def _dial(self, family: int, address: Any) -> Any:
         made = _socket.socket(family, _socket.SOCK_STREAM)
