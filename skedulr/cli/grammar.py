@@ -97,7 +97,7 @@ def overview() -> str:
     for group in GROUPS:
         lines += ["", f"{group.heading}:"]
         lines += [f"  {one.name:<19}{one.summary}" for one in group.commands]
-    lines += ["", "run:", "  master             the pools and the web UI; the same as skedulr-master"]
+    lines += ["", "run:", f"  {'master':<19}the pools and the web UI; the same as skedulr-master"]
     return "\n".join(lines)
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 import weakref
-from sys import getrefcount
 from collections.abc import Callable
 from functools import partial
+from sys import getrefcount
 from typing import Any
 
 import gevent
