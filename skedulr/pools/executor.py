@@ -136,6 +136,8 @@ class Executor:
     def interrupt(self, uid: bytes, reason: str) -> None:
         """End a task early: at once where it runs, before it starts where it is pending."""
         if uid not in self.holdings.held:
+            if reason == CANCELLED and self.holdings.heard is not None:
+                self.holdings.heard.add(uid)
             return
         if reason == CANCELLED:
             self.holdings.cancelled.add(uid)

@@ -95,12 +95,14 @@ class Fetcher:
             return
         self._work.clear()
         sent_at = time.monotonic()
+        self._executor.holdings.heard = set()
         claims = self._store.claim(self._lane, want, starting, self._lease_ms)
         self._clock.anchor(claims.now_ms)
         if claims.next_due_ms is not None:
             self._alarm.set(self._clock.to_monotonic(claims.next_due_ms))
         if claims.rows:
             self._executor.accept(claims, starting, sent_at)
+        self._executor.holdings.heard = None
         if len(claims.rows) < 4 * want:
             # Redis had no more: whatever is submitted from now on brings a token.
             self._asleep.set()

@@ -29,6 +29,9 @@ class Holdings:
         self.started: dict[bytes, bytes] = {}
         #: Uids that are to be cancelled.
         self.cancelled: set[bytes] = set()
+        #: While a claim is under way: cancels heard meanwhile of tasks that it may bring. Redis
+        #: took them as those of running tasks, and its answer was made before and names them not.
+        self.heard: set[bytes] | None = None
         #: Whether pending tasks wait for a renewal to tell that they are still ours.
         self.in_doubt = False
         #: When the oldest claim since the last renewal was sent, monotonic seconds.
@@ -46,6 +49,8 @@ class Holdings:
         rows, token = claims.rows, claims.token
         came_at = time.monotonic()
         self.cancelled.update(claims.cancelled)
+        if self.heard:
+            self.cancelled.update(self.heard.intersection(rows[::4]))
         last = self._by_place[-1].place if self._by_place else 0
         ordered = True
         for at in range(0, len(rows), 4):
