@@ -110,7 +110,8 @@ class Outcomes:
             log.warning("%s: no task %r is registered here; it waits for a process that knows it, "
                         "at most %g s", self._called(run), run.name, self._unknown_after_s)
         self._recorder.defer(Deferral(
-            run.claimed.uid, run.claimed.token, round(UNKNOWN_AGAIN_S * 1000)
+            run.claimed.uid, run.claimed.token,
+            round(min(UNKNOWN_AGAIN_S, self._unknown_after_s) * 1000),
         ))
 
     def move(self, run: Run, home: Published, placing: str | None, cancelled: bool) -> None:
