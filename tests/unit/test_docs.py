@@ -25,6 +25,7 @@ from docpages import DOCS, ROOT, Block, anchors, blocks, links, pages, prose, sp
 import skedulr
 from skedulr import config, testing
 from skedulr.cli import grammar
+from skedulr.hooks import EVENTS
 from skedulr.options import _CHECKS
 
 README = ROOT / "README.md"
@@ -352,3 +353,32 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.is_relative_to(ROOT), link
         if anchor:
             assert anchor in anchors(target), f"{page.relative_to(ROOT)}: no heading for {link}"
+
+
+# What is not there yet
+
+
+def _written(text: str, *, under: str = "", besides: tuple[str, ...] = ("config.py",)) -> bool:
+    return any(text in file.read_text("utf-8") for file in (ROOT / "skedulr" / under).rglob("*.py")
+               if file.name not in besides)
+
+
+#: A row of the table in changes.md, and how to see that it has come.
+ARRIVALS = {
+    "workflows": lambda: "workflow" in skedulr.__all__,
+    "`limit=`": lambda: "limit" in _CHECKS,
+    "`--target-wait`": lambda: _written("target_wait"),
+    "`--pools events=8:streams`": lambda: _written(".transport"),
+    "`--wait-replicas`": lambda: _written("wait_replicas"),
+    "`/metrics`": lambda: _written('"/metrics"', under="ui"),
+    "Sentinel": lambda: not _written("is not supported yet", besides=()),
+    "`long_queue`": lambda: "long_queue" in EVENTS,
+}
+
+
+def test_what_is_said_to_be_missing_is_missing() -> None:
+    said = (DOCS / "changes.md").read_text("utf-8").partition("### Not there yet")[2]
+    arrived = [name for name, has_come in ARRIVALS.items() if name in said and has_come()]
+    assert not arrived, (
+        f"{arrived} came: take the row out of changes.md, and look for it in README and moving.md"
+    )
