@@ -43,6 +43,7 @@ def server(request: pytest.FixtureRequest, _running: Callable[[str], Server]) ->
     """An empty server, shared by the run's tests one after the other; on each server in turn."""
     shared = _running(request.param)
     shared.flush()
+    shared.disconnect()
     yield shared
     # A test that failed half-way must not leave the next one a frozen or full server.
     shared.thaw()
@@ -53,6 +54,7 @@ def one_server(_running: Callable[[str], Server]) -> Iterator[Server]:
     """An empty server of the first kind selected."""
     shared = _running(_selected()[0])
     shared.flush()
+    shared.disconnect()
     yield shared
     shared.thaw()
 

@@ -144,6 +144,11 @@ class Server:
         self.client.config_set("maxmemory", self.options.get("maxmemory", "0"))
         self.client.flushall()
 
+    def disconnect(self) -> None:
+        """Drop what earlier tests left connected, so that connections can be counted."""
+        for kind in ("normal", "pubsub"):
+            self.client.client_kill_filter(_type=kind, skipme=True)
+
     def fill(self) -> None:
         """Leave no room: from now on writes that need memory are refused (OOM)."""
         self.client.config_set("maxmemory-policy", "noeviction")

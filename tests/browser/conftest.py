@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from harness import Node, wait_until
 from servers import Server, free_port, selected
-from shop import WORK, Shop
+from storefront import WORK, Shop
 
 ARGUMENTS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from harness import wait_until
 from playwright.sync_api import expect
-from shop import Shop
+from storefront import Shop
 
 HOSTILE = "\"'><img src=x onerror=hacked()><script>hacked()</script>{{7*7}}</pre></textarea>"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
-from shop import Shop
+from storefront import Shop
 
 PAGES = ("/", "/tasks", "/dead", "/schedules", "/nodes", "/submit", "/redis", "/changes")
 

@@ -15,7 +15,7 @@ import pytest
 from harness import wait_until
 from playwright.sync_api import expect
 from servers import free_port
-from shop import Shop
+from storefront import Shop
 
 CONFIG = """
 daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log;

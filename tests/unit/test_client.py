@@ -119,10 +119,12 @@ def test_first_come_first_served_inside_a_priority(app: Skedulr, server: Server)
 
 @pytest.mark.parametrize("option", [
     {"delay": 3600}, {"delay": timedelta(hours=1)},
-    {"at": datetime.now(UTC) + timedelta(hours=1)}, {"at": time.time() + 3600},
+    {"at": lambda: datetime.now(UTC) + timedelta(hours=1)}, {"at": lambda: time.time() + 3600},
 ], ids=["seconds", "timedelta", "aware", "epoch"])
 def test_a_delayed_task_is_scheduled_for_its_time(one: Skedulr, option: dict[str, Any]) -> None:
-    handle = task(one).using(**option).submit(1)
+    # Made here and not when the tests are collected, which may be long before.
+    given = {name: value() if callable(value) else value for name, value in option.items()}
+    handle = task(one).using(**given).submit(1)
     assert handle.state == "scheduled"
     assert handle.info()["due_at"] == pytest.approx(time.time() + 3600, abs=60)
 
