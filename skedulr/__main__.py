@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
+
+from . import config
+from .errors import ConfigError
+
+#: Where processes are forked and sockets have names in the file system.
+_WINDOWS = "runs on Linux and macOS; on Windows use the Windows Subsystem for Linux"
 
 
 def main() -> int:
     """``skedulr``: talk to a running system; ``skedulr master`` is ``skedulr-master``."""
+    if sys.platform == "win32":
+        print(f"skedulr: it {_WINDOWS}", file=sys.stderr)
+        return 2
     if sys.argv[1:2] == ["master"]:
         del sys.argv[1]
         return master()
@@ -17,6 +28,9 @@ def main() -> int:
 
 def master() -> int:
     """``skedulr-master``: fork the pools' children, supervise them, serve the UI."""
+    if sys.platform == "win32":
+        print(f"skedulr-master: it {_WINDOWS}", file=sys.stderr)
+        return 2
     unpatched = _not_patched(sys.argv[1:])
     problem = _too_early(unpatched)
     if problem:
@@ -30,17 +44,32 @@ def master() -> int:
     return run(sys.argv[1:])
 
 
-def _not_patched(arguments: list[str]) -> list[str]:
-    """What ``--no-patch a,b`` names; read by hand, since parsing properly imports too much."""
+def _not_patched(arguments: list[str]) -> tuple[str, ...]:
+    """What ``--no-patch``, the environment or the file say is not to be patched.
+
+    Flags are read by hand here, since parsing them all imports too much; what is wrong with a
+    setting is said later, by the launcher.
+    """
+    flag = _flag(arguments, "--no-patch")
+    file = _flag(arguments, "--config") or os.environ.get("SKEDULR_CONFIG")
+    try:
+        return config.load(
+            {} if flag is None else {"no_patch": flag}, {}, os.environ,
+            Path(_flag(arguments, "--chdir") or "."), Path(file) if file else None,
+        ).no_patch
+    except ConfigError:
+        return ()
+
+
+def _flag(arguments: list[str], flag: str) -> str | None:
     for at, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
-        if name == "--no-patch":
-            value = value if equals else "".join(arguments[at + 1:at + 2])
-            return [part for part in value.replace(",", " ").split() if part]
-    return []
+        if name == flag:
+            return value if equals else "".join(arguments[at + 1:at + 2])
+    return None
 
 
-def _too_early(unpatched: list[str]) -> str | None:
+def _too_early(unpatched: tuple[str, ...]) -> str | None:
     """What was imported before patching and would not work after it, in words; None: nothing.
 
     That is ``ssl``: a module that took ``SSLContext`` out of it keeps the unpatched one, whose

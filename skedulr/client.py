@@ -354,7 +354,7 @@ class Client:
         return known if pool is None else [pool]
 
     def pools(self) -> list[dict[str, Any]]:
-        """Every pool in numbers: the form DESIGN calls "pool"."""
+        """Every pool in numbers: the form the HTTP interface calls "pool"."""
         return self.overview().pools
 
     def page(

@@ -44,7 +44,7 @@ class Overview:
     nodes: list[dict[str, Any]]
 
     def stats(self) -> dict[str, Any]:
-        """The form DESIGN calls "stats", without the names."""
+        """The form the HTTP interface calls "stats", without the names."""
         served = [pool["throughput"] for pool in self.pools]
         totals: dict[str, Any] = {
             name: sum(pool[name] for pool in self.pools) for name in TOTALS

@@ -33,7 +33,7 @@ _DESCRIPTION = """\
 Fork one child per pool, run the tasks of the given modules in them, serve the UI.
 
   skedulr-master --pools critical=4,default=10 myapp.tasks
-  skedulr-master --pools default=2..32,cpu=4x2 --redis redis://10.0.0.5/0 myapp.tasks myapp.more:app
+  skedulr-master --pools default=32,cpu=4x2 --redis redis://10.0.0.5/0 myapp.tasks myapp.more:app
 """
 _EPILOG = """\
 Signals: TERM, INT drain, a second one stops at once; HUP replaces the children one by one, with the
@@ -47,6 +47,7 @@ def run(arguments: list[str]) -> int:
     """Everything the command does; its exit status."""
     try:
         settings = _settings(arguments)
+        _refuse_what_is_missing(settings)
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
@@ -69,6 +70,25 @@ def run(arguments: list[str]) -> int:
             server.stop()
         if pid_file is not None:
             pid_file.release()
+
+
+def _refuse_what_is_missing(settings: config.Config) -> None:
+    """A setting that is taken and does nothing would be a promise not kept."""
+    for pool in settings.pools:
+        if pool.tuned:
+            raise ConfigError(
+                f"pool {pool}: workers cannot be tuned automatically yet; "
+                f"give one number, as in {pool.name}={pool.minimum}"
+            )
+        if pool.transport != "zset":
+            raise ConfigError(
+                f"pool {pool}: there is no transport {pool.transport!r} yet; leave it out"
+            )
+    defaults = config.Config()
+    for name in ("target_wait", "wait_replicas", "metrics_auth"):
+        if getattr(settings, name) != getattr(defaults, name):
+            source = settings.sources.get(name, name)
+            raise ConfigError(f"{source}: {name} has no effect yet; leave it out")
 
 
 def _settings(arguments: list[str]) -> config.Config:

@@ -290,7 +290,7 @@ class Schedule:
         return self._definition.plan.zone
 
     def info(self) -> dict[str, Any]:
-        """The form that DESIGN calls "schedule", and what else is known, as a dict."""
+        """The form that the HTTP interface calls "schedule", and what else is known, as a dict."""
         shown: dict[str, Any] = {
             "name": self.name, "task": self.task, "pool": self.pool, "kind": self.kind,
             "spec": self.spec, "tz": self.tz, "next_due": self.next_due,

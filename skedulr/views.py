@@ -65,7 +65,7 @@ class Facts:
 
 
 def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
-    """The form that DESIGN calls "task"."""
+    """The form that the HTTP interface calls "task"."""
     named = {"id": f"{pool}/{facts.uid}", "uid": facts.uid, "pool": pool}
     try:
         journal = message.read_journal(facts.record or facts.body or b"")

@@ -43,7 +43,7 @@ Forks one child per pool, runs the tasks of the given modules in them, serves th
 
 ```sh
 skedulr-master --pools critical=4,default=10 shop.tasks
-skedulr-master --pools cpu=4x2,default=2..32 --redis redis://10.0.0.5/0 shop.tasks shop.more:app
+skedulr-master --pools cpu=4x2,default=32 --redis redis://10.0.0.5/0 shop.tasks shop.more:app
 ```
 
 Every setting has one spelling in three places: `--hang-timeout 90`, `SKEDULR_HANG_TIMEOUT=90`, and

@@ -1,4 +1,4 @@
-"""The HTTP interface: JSON in and out, as DESIGN section 11 fixes it.
+"""The HTTP interface: JSON in and out, as openapi.json says.
 
 Handlers are thin: they check what came, ask the client, and give back plain values. What a value
 may not be in JSON is shown as text (``plain``); errors become ``{"error": {"code", "message"}}``.

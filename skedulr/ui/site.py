@@ -87,7 +87,7 @@ class Site:
         return self._overview.get()
 
     def stats(self) -> dict[str, Any]:
-        """The form DESIGN calls "stats"."""
+        """The form the HTTP interface calls "stats"."""
         return {**self.overview().stats(), "names": samples.by_name(self._ended.get())}
 
     def pool(self, name: str) -> dict[str, Any]:

@@ -29,7 +29,9 @@ def test_a_task_that_is_cancelled_while_the_answer_of_its_claim_is_on_its_way_do
         # It prints its stacks from its loop: what lay on its connections has been read by then.
         for count in (1, 2):
             os.kill(node.child(), signal.SIGUSR1)
-            wait_until(lambda count=count: node.log.count("stacks of pool") >= count, what="it has looked")
+            wait_until(
+                lambda count=count: node.log.count("stacks of pool") >= count, what="it has looked"
+            )
         held.let_go()
         wait_until(lambda: whole.ended(uid), what="it has ended")
         assert task.state == "cancelled"

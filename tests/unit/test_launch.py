@@ -1,0 +1,51 @@
+"""What skedulr-master refuses before it starts anything."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from skedulr import __main__ as commands
+from skedulr import launch
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--pools", "default=2..32"], "pool default=2..32: workers cannot be tuned automatically yet; "
+                                   "give one number, as in default=2"),
+    (["--pools", "events=8:streams"], "there is no transport 'streams' yet"),
+    (["--target-wait", "2..9"], "flag --target-wait: target_wait has no effect yet"),
+    (["--wait-replicas", "1"], "flag --wait-replicas: wait_replicas has no effect yet"),
+    (["--metrics-auth"], "flag --metrics-auth: metrics_auth has no effect yet"),
+], ids=["tuned", "streams", "target wait", "wait replicas", "metrics auth"])
+def test_a_setting_that_would_have_no_effect_is_refused(arguments, said, tmp_path, monkeypatch,
+                                                        capsys):
+    monkeypatch.chdir(tmp_path)
+    assert launch.run(arguments) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [commands.main, commands.master])
+def test_windows_is_refused_in_words(command, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert command() == 2
+    assert "on Windows use the Windows Subsystem for Linux" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "environment", "file", "expected"), [
+    ([], {}, "", ()),
+    (["--no-patch", "ssl,dns"], {}, "no_patch = thread", ("ssl", "dns")),
+    (["--no-patch=ssl"], {"SKEDULR_NO_PATCH": "dns"}, "", ("ssl",)),
+    ([], {"SKEDULR_NO_PATCH": "dns"}, "no_patch = thread", ("dns",)),
+    ([], {}, "no_patch = thread", ("thread",)),
+    (["--no-patch", "nonsense"], {}, "", ()),
+], ids=["nothing", "flag", "flag with =", "environment", "file", "wrong: said later"])
+def test_what_is_not_patched_is_found_where_any_setting_is(
+    arguments, environment, file, expected, tmp_path, monkeypatch
+):
+    (tmp_path / "setup.cfg").write_text(f"[skedulr]\n{file}\n")
+    monkeypatch.chdir(tmp_path)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert commands._not_patched(arguments) == expected
