@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -420,7 +421,7 @@ def test_it_starts_once_more_than_max_retries_with_the_gaps_of_the_strategy(node
     dead = node.wait_state(uid, "dead")
     starts = node.effects.all(uid, "began")
     assert [one.attempt for one in starts] == [1, 2, 3, 4]
-    gaps = [after.at - before.at for before, after in zip(starts, starts[1:], strict=False)]
+    gaps = [after.at - before.at for before, after in pairwise(starts)]
     assert all(gap >= wanted for gap, wanted in zip(gaps, (0.15, 0.3, 0.45), strict=True)), gaps
     assert dead["attempt"] == 4
     assert dead["error"]["type"].endswith("Wanted")
@@ -638,6 +639,10 @@ def test_cancel_of_tasks_claimed_ahead_means_no_start(own: Callable[..., Node]) 
     node.effects.wait("began", held)
     for uid in behind:
         assert handle(node, uid).cancel() is True
+    # It prints its stacks from its loop: what lay on its connections has been read by then.
+    for count in (1, 2):
+        os.kill(node.child(), signal.SIGUSR1)
+        wait_until(lambda count=count: node.log.count("stacks of pool") >= count, "it has looked")
     let_go(node, "open")
     wait_until(lambda: all(node.task(uid)["finished_at"] for uid in behind), "all have ended")
     assert [node.task(uid)["state"] for uid in behind] == ["cancelled"] * len(behind)
@@ -895,16 +900,25 @@ def test_what_waits_behind_a_computing_handler_goes_to_another_child(
 # Redis
 
 
-def test_connections_of_a_child_whose_tasks_submit(
+def test_a_child_whose_tasks_submit_has_six_connections_and_those_of_its_client(
     shared: tuple[Server, Node], node: Node
 ) -> None:
+    """The client's come with the first task that submits or asks: one for each pool it submits to,
+    one to listen, four to ask; none per worker."""
     uids = [node.submit("submits", 5) for _ in range(6)]
     for uid in uids:
         assert node.wait_state(uid, "succeeded")["result"] == [0, 1, 2, 3, 4]
-    names = [one["name"] for one in shared[0].client.client_list()]
-    workers = [name for name in names if name.split(":")[2:3] == ["default"]]
-    assert len(workers) <= 6, sorted(workers)
-    assert len(set(workers)) == len(workers), "each has a role of its own"
+    names = [
+        one["name"].split(":") for one in shared[0].client.client_list()
+        if one["name"].startswith("skedulr:")
+    ]
+    own = [name for name in names if name[2:3] == ["default"]]
+    assert len(own) <= 6, sorted(own)
+    assert len({name[3] for name in own}) == len(own), "each has a role of its own"
+    pids = [str(pid) for pid in node.children()]
+    roles = [name[3] for name in names if name[1] == "client" and name[2] in pids]
+    assert (roles.count("submit"), roles.count("listen")) == (1, 1)
+    assert 1 <= roles.count("query") <= 4 and len(roles) <= 6
 
 
 def test_scripts_that_are_flushed_and_connections_that_are_cut_cost_no_attempt(
