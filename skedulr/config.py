@@ -193,6 +193,7 @@ class Config:
     max_rss: int | None = None
     target_wait: tuple[float, float] = (1.0, 5.0)
     reload: bool = False
+    preload: bool = False
     no_patch: tuple[str, ...] = ()
     log_level: str = "info"
     log_json: bool = False
@@ -431,6 +432,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("target_wait", _band, "LOW..HIGH in seconds, as in 1..5",
             "band an auto-tuned pool keeps the predicted wait in", "LOW..HIGH"),
     Setting("reload", _switch, _SWITCH, "restart the children when code changes (development)"),
+    Setting("preload", _switch, _SWITCH,
+            "import the modules once, in the master: children share their memory, but only a "
+            "restart of the master loads new code"),
     Setting("no_patch", _one_of(PATCHES, _words), "parts gevent patches, as in ssl,queue",
             "parts of the standard library to leave unpatched", "NAMES"),
     Setting("log_level", _one_of(LOG_LEVELS), "one of " + ", ".join(LOG_LEVELS),

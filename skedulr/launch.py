@@ -16,7 +16,9 @@ from . import __version__, config, logs
 from .client import Client, ClientConfig
 from .embedded import EmbeddedServer
 from .errors import ConfigError
+from .pools.child import CANNOT_BOOT
 from .pools.master import Master
+from .pools.modules import load_modules, print_error
 from .pools.notify import Notifier
 from .pools.pidfile import PidFile
 from .servercheck import check_server
@@ -84,6 +86,8 @@ def _refuse_what_is_missing(settings: config.Config) -> None:
             raise ConfigError(
                 f"pool {pool}: there is no transport {pool.transport!r} yet; leave it out"
             )
+    if settings.preload and settings.reload:
+        raise ConfigError("--preload loads code once, --reload again and again: give one")
     defaults = config.Config()
     for name in ("target_wait", "wait_replicas", "metrics_auth"):
         if getattr(settings, name) != getattr(defaults, name):
@@ -184,6 +188,14 @@ def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedSer
 def _run_master(settings: config.Config, url: str, pid_file: PidFile | None) -> int:
     if not settings.modules:
         log.warning("no module with tasks is given: nothing is claimed (skedulr-master MODULE)")
+    if settings.preload:
+        # After patching and before any fork. Modules must not start threads or connections at
+        # import; children would inherit them dead.
+        try:
+            load_modules(settings.modules)
+        except BaseException as error:
+            print_error(error)
+            return CANNOT_BOOT
     master = Master(config=settings, url=url, notifier=Notifier(os.environ))
     ui = _ui_server(settings, url, master)
     if ui is not None:

@@ -10,15 +10,12 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import gc
-import importlib
 import logging
 import os
 import random
 import signal
 import sys
 import time
-import traceback
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,6 +42,7 @@ from .control import Control
 from .executor import Executor, Limits
 from .fetcher import Fetcher
 from .heart import Heart
+from .modules import load_modules, print_error
 from .mover import Mover
 from .patience import Patience
 from .plainwire import PlainWire
@@ -369,49 +367,6 @@ class Child:
             wire.close()
         for uid, token in held:
             self.executor.holdings.forget(uid, token)
-
-
-def load_modules(modules: Iterable[str]) -> application.Skedulr:
-    """Import the tasks' modules in order; the app that is served.
-
-    ``MODULE:ATTR`` names the app to serve; else it is the only ``Skedulr`` found in the modules,
-    else the default app.
-    """
-    directory = os.getcwd()
-    if directory not in sys.path:
-        sys.path.insert(0, directory)
-    found: list[application.Skedulr] = []
-    named: application.Skedulr | None = None
-    for item in modules:
-        module_name, _, attribute = item.partition(":")
-        module = importlib.import_module(module_name)
-        if attribute:
-            served = module
-            for part in attribute.split("."):
-                served = getattr(served, part)
-            if not isinstance(served, application.Skedulr):
-                raise TypeError(f"{item} is not a Skedulr app, but of type {type(served).__name__}")
-            named = served
-        found += [
-            value for value in vars(module).values()
-            if isinstance(value, application.Skedulr) and value not in found
-        ]
-    if named is not None:
-        return named
-    return found[0] if len(found) == 1 else application.default
-
-
-def print_error(error: BaseException) -> None:
-    """The user's own mistake, with their traceback and nothing of ours around it."""
-    trace = error.__traceback__
-    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    # A syntax error, or a module that is not there, has no frame of theirs: its text says it all.
-    traceback.print_exception(type(error), error, trace)
-
-
-def _is_ours(file: str) -> bool:
-    return file == __file__ or file == importlib.__file__ or file.startswith("<frozen importlib")
 
 
 def _die_with_parent() -> None:

@@ -180,3 +180,37 @@ def test_children_that_die_as_they_import_are_given_up_with_1(
     assert ended(node) == 1
     assert node.log.count("killed by SIGSEGV") == 3
     assert "work.py" in node.log, "and where it was"
+
+
+PRELOADED = """
+import os
+
+import skedulr
+
+loaded_by = os.getpid()
+
+
+@skedulr.task(name="who")
+def who():
+    return loaded_by, os.getpid(), os.getppid()
+"""
+
+
+def test_preloaded_modules_are_imported_once_by_the_master(
+    nodes: Nodes, one_server: Server
+) -> None:
+    node = nodes(
+        one_server.url, "--preload", pools="a=1,b=1", work=PRELOADED
+    ).start(ready=2)
+    for pool in ("a", "b"):
+        loaded_by, pid, parent = node.app.remote("who", pool=pool).submit().result(10)
+        assert loaded_by == parent == node.pid != pid
+
+
+def test_a_preloaded_module_with_an_error_shows_it_and_ends_with_3(
+    nodes: Nodes, one_server: Server
+) -> None:
+    node = nodes(one_server.url, "--preload", work="import no_such_module_here\n")
+    assert ended(node) == 3
+    assert node.log.count("No module named 'no_such_module_here'") == 1
+    assert "skedulr/" not in node.log, "nothing of ours in the user's traceback"
