@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from . import config as configuration
 from . import options, tasks
+from .defaults import Defaults
 from .errors import ConfigError, ResultTimeout, SkedulrError
 from .hooks import Hooks
 from .schedule_methods import ScheduleMethods
@@ -47,6 +48,8 @@ class Skedulr(ScheduleMethods):
         self.declared = {}
         self.hooks = Hooks()
         self.middleware: list[Middleware] = []
+        #: Options that all tasks share, or None.
+        self.shared: Defaults | None = None
         self._settings: dict[str, Any] = {}
         # One at most. A dict, because threads that come at once can agree on its entry without a
         # lock, which a fork could copy locked.
@@ -58,8 +61,21 @@ class Skedulr(ScheduleMethods):
         self.transactions: Callable[[Callable[[], None], str | None], object] | None = None
         self.configure(url=url, **settings)
 
-    def configure(self, url: str | None = None, **settings: Any) -> None:
-        """Change settings for what is done from now on; raises ConfigError for unknown ones."""
+    def configure(
+        self, url: str | None = None, *, defaults: Mapping[str, Any] | None = None,
+        pool_defaults: Mapping[str, Mapping[str, Any]] | None = None, **settings: Any,
+    ) -> None:
+        """Change settings for what is done from now on; raises ConfigError for unknown ones.
+
+        ``defaults`` are options that hold for all tasks of this app, ``pool_defaults`` those of a
+        pool, by its name; what ``@task`` or a call says is stronger. Producers and workers both
+        read them, so give them where both import it.
+
+        >>> skedulr.configure(defaults={"max_retries": 5},
+        ...                   pool_defaults={"critical": {"timeout": 30}})     # doctest: +SKIP
+        """
+        if defaults is not None or pool_defaults is not None:
+            self.shared = Defaults(defaults, pool_defaults)
         given = dict(settings)
         if url is not None:
             given["redis"] = url

@@ -39,8 +39,9 @@ class Published:
 
 def published(task: Task[Any, Any], now_ms: int = 0) -> Published:
     """What a child that has the task's code says of it."""
-    defaults = {name: task.defaults[name] for name in PRODUCER_OPTIONS if name in task.defaults}
-    pool = str(task.defaults.get("pool", "default"))
+    said = {name: task.option(name) for name in PRODUCER_OPTIONS}
+    defaults = {name: value for name, value in said.items() if value is not None}
+    pool = str(task.option("pool", "default"))
     return Published(pool, defaults, now_ms, parameters_of(task.function))
 
 

@@ -29,11 +29,10 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
     Raises PayloadError, PayloadTooLarge (over ``limit`` bytes), ConfigError.
     """
     task = call.task
-    own = task.own
-    if not own and not task.travelling:
-        extras: dict[str, Any] = {}
-    else:
-        extras = {name: task.defaults[name] for name in _ALWAYS if name in task.defaults}
+    own, placing = task.own, ""
+    extras: dict[str, Any] = {}
+    if not task.plain:
+        extras = {name: value for name in _ALWAYS if (value := task.option(name)) is not None}
         extras |= options.extras_of(own)
         key = task.option("key")
         if key is not None:
@@ -42,8 +41,6 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
             extras["redact"] = redacted(call, task.option("redact"))
         if task.unplaced:
             extras["unplaced"] = True
-    placing = ""
-    if own or task.placed:
         priority, when, lock = _placing(task, call, extras.get("key"))
         if priority or lock != "-":
             # A resubmit gives it the same place and the same lock again.

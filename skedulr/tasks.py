@@ -19,6 +19,7 @@ from .errors import ConfigError, UnknownTask, nearest
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from .defaults import Defaults
     from .handles import Handle
     from .options import Options
 
@@ -32,6 +33,9 @@ MAX_RETRIES = 3
 
 class Submitter(Protocol):
     """What a task needs of its app."""
+
+    #: Options shared by all of its tasks, or None.
+    shared: Defaults | None
 
     def submit_call(self, call: Call[Any]) -> Handle[Any]: ...
 
@@ -71,13 +75,12 @@ class Task(Generic[P, R]):
         #: Known by a name that nobody has published: a worker may know a better pool for it.
         self.unplaced = unplaced
         self.head = message.name_part(name)
-        #: Whether calls carry something beyond their arguments, or go elsewhere than plain ones.
-        self.travelling = unplaced or any(
+        self._travelling = unplaced or any(
             one in defaults for one in ("expires", "headers", "tags", "key", "redact")
         )
         #: Whether calls wait for a transaction to be committed (True, or a database's alias).
         self.on_commit: bool | str = self.option("on_commit", False)
-        self.placed = any(one in defaults for one in ("priority", "delay", "at", "unique"))
+        self._placed = any(one in defaults for one in ("priority", "delay", "at", "unique"))
         if function is not None:
             # Not the function's own attributes: they could replace ours.
             functools.update_wrapper(self, function, updated=())
@@ -121,11 +124,23 @@ class Task(Generic[P, R]):
             app=self.app, name=self.name, function=self.function, defaults=self.defaults, own=own
         )
 
+    @property
+    def plain(self) -> bool:
+        """Whether calls carry nothing beyond their arguments, and go where any call goes."""
+        return not (self.own or self._travelling or self._placed or self.app.shared)
+
     def option(self, name: str, fallback: Any = None) -> Any:
-        """An option for calls of this task: its own, else the default, else ``fallback``."""
+        """An option for calls of this task: its own, the task's, its pool's or app's, in this
+        order; else ``fallback``."""
         if name in self.own:
             return self.own[name]
-        return self.defaults.get(name, fallback)
+        if name in self.defaults:
+            return self.defaults[name]
+        shared = self.app.shared
+        if shared is None:
+            return fallback
+        pool = "" if name == "pool" else self.option("pool", "default")
+        return shared.option(name, pool, fallback)
 
 
 class Registry:

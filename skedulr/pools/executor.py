@@ -229,7 +229,9 @@ class Executor:
         if task is None:
             outcomes.put_off(run)
             return
-        run.task = task = _with_extras(task, extras) if extras else task
+        if extras or self._app.shared is not None:
+            task = _as_called(task, extras, self.pool)
+        run.task = task
         if cancelled:
             outcomes.cancel(run, "cancelled before it started")
             return
@@ -320,9 +322,9 @@ def _inside(context: Context, step: Step) -> Any:
     return step(context)
 
 
-def _with_extras(task: Task[..., Any], extras: dict[str, Any]) -> Task[..., Any]:
-    """The task with what this one call said about its run."""
-    own = dict(extras)
+def _as_called(task: Task[..., Any], extras: dict[str, Any], pool: str) -> Task[..., Any]:
+    """The task with what this one call said about its run, in the pool where it runs."""
+    own = {**extras, "pool": pool}
     if "retry" in own:
         own["retry"] = retries.from_wire(own["retry"])
     return Task(

@@ -111,7 +111,7 @@ class DrivenApp(Skedulr):
         self._served = served
         super().__init__()
         self.tasks, self.hooks, self.middleware = served.tasks, served.hooks, served.middleware
-        self.transactions = served.transactions
+        self.transactions, self.shared = served.transactions, served.shared
         self.declared = served.declared
         self.clock, self._workers = clock, workers
         self._at_once, self._raise_errors = at_once, raise_errors
@@ -156,6 +156,7 @@ class DrivenApp(Skedulr):
         """Configure the served app. An address changes nothing while it is driven."""
         if url is not None or settings:
             self._served.configure(url, **settings)
+            self.shared = self._served.shared
 
     # The reins
 

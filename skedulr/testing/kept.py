@@ -17,11 +17,12 @@ def kept(app: Skedulr) -> Iterator[None]:
     tasks, declared = dict(app.tasks._tasks), dict(app.declared)
     hooks = {event: list(several) for event, several in app.hooks._hooks.items()}
     before_submit, transactions = list(app.hooks.before_submit), app.transactions
+    shared = app.shared
     app._clients.clear()
     try:
         yield
     finally:
-        app.client_maker, app.transactions = maker, transactions
+        app.client_maker, app.transactions, app.shared = maker, transactions, shared
         app.hooks.before_submit[:] = before_submit
         app._clients.clear()
         app._clients.update(clients)

@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "schedule_client", "schedule_records", "schedule_store"),
     ("store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
-     "doctor", "findings", "rounds", "signatures"),
+     "doctor", "findings", "rounds", "signatures", "defaults"),
     ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
      "logs", "servercheck"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
