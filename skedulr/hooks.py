@@ -62,5 +62,7 @@ class Hooks:
         for hook in self._hooks.get(event, ()):
             try:
                 hook(*told)
-            except Exception:
+            except BaseException:
+                # Also its sys.exit(), and a time limit that ran out in it: what it was told of has
+                # been decided, and one outcome must not become two.
                 log.exception("a hook for %r failed", event)

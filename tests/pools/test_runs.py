@@ -270,6 +270,40 @@ def progressing(file):
         time.sleep(0.01)
 
 
+HOOKS = {
+    "error": thrown(ValueError),
+    "exit": lambda: sys.exit(3),
+    "hang": lambda: time.sleep(30),
+    "interrupt": thrown(KeyboardInterrupt),
+}
+
+
+@task(name="hooked", timeout=0.3, max_retries=1, retry=LinearRetry(0))
+def hooked(how, succeeds):
+    note("ran")
+    if not succeeds:
+        raise Wanted(how)
+    return how
+
+
+@skedulr.on("success")
+def after_success(run, result):
+    if run.name == "hooked":
+        HOOKS[result]()
+
+
+@skedulr.on("retry")
+def before_retry(run, error, delay):
+    if run.name == "hooked":
+        HOOKS[str(error)]()
+
+
+@skedulr.on("dead")
+def after_death(run, error):
+    if run is not None and run.name == "hooked":
+        HOOKS[str(error)]()
+
+
 @task(name="exit_when", max_retries=0)
 def exit_when(file):
     note("began")
@@ -511,6 +545,23 @@ def test_a_retry_asked_for_in_the_far_future_is_scheduled_and_stops_nobody(node:
     node.wait_state(neighbour, "succeeded", "one")
     assert node.wait_state(uid, "scheduled", "one")["due_at"] < 253_402_300_800
     assert handle(node, uid, "one").cancel()
+
+
+@pytest.mark.parametrize("how", ["error", "exit", "interrupt", "hang"])
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_a_hook_that_fails_or_hangs_changes_no_outcome(
+    node: Node, how: str, succeeds: bool
+) -> None:
+    lost = node.log.count("the claim of task")
+    uid = node.submit("hooked", how, succeeds, pool="one")
+    after = node.submit("mark", pool="one")
+    ended = node.wait_state(uid, "succeeded" if succeeds else "dead", "one")
+    node.wait_state(after, "succeeded", "one")
+    assert len(node.effects.all(uid)) == (1 if succeeds else 2)
+    assert ended["attempt"] == (1 if succeeds else 2)
+    if not succeeds:
+        assert ended["error"]["message"] == how
+    assert node.log.count("the claim of task") == lost, "each outcome is written once"
 
 
 @pytest.mark.parametrize("what", ["timeout", "kill"])
