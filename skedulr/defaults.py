@@ -1,4 +1,4 @@
-"""Options that hold for all tasks of an app, or of one pool, unless a task or a call says otherwise.
+"""Options for all tasks of an app, or of one pool, unless a task or a call says otherwise.
 
 In order of strength: the call (``using``), the task (``@task``), its pool, the app.
 """
