@@ -164,7 +164,7 @@ def delay_after(
     try:
         delay = strategy.next_delay(attempt, error)
         return min(_delay_s(delay), LONGEST_S)
-    except Exception as problem:
+    except BaseException as problem:  # also its sys.exit(): it would take a worker along
         fallback = _fallback_s(strategy)
         _log.warning(
             "retry strategy %s failed after attempt %d (%s: %s); waiting %.0f s instead",
@@ -208,7 +208,7 @@ def _delay_s(delay: Any) -> float:
     return float(min(delay, LONGEST_S))
 
 
-def _text(problem: Exception) -> str:
+def _text(problem: BaseException) -> str:
     try:
         return str(problem)[:200]
     except Exception:

@@ -270,6 +270,16 @@ def progressing(file):
         time.sleep(0.01)
 
 
+class Leaves:
+    def next_delay(self, attempt, error):
+        sys.exit(3)
+
+
+@task(name="strategy_leaves", retry=Leaves())
+def strategy_leaves():
+    raise Wanted("no")
+
+
 HOOKS = {
     "error": thrown(ValueError),
     "exit": lambda: sys.exit(3),
@@ -544,6 +554,14 @@ def test_a_retry_asked_for_in_the_far_future_is_scheduled_and_stops_nobody(node:
     neighbour = node.submit("mark", pool="one")
     node.wait_state(neighbour, "succeeded", "one")
     assert node.wait_state(uid, "scheduled", "one")["due_at"] < 253_402_300_800
+    assert handle(node, uid, "one").cancel()
+
+
+def test_a_strategy_that_calls_for_the_exit_costs_an_hour_and_no_worker(node: Node) -> None:
+    uid = node.submit("strategy_leaves", pool="one")
+    node.wait_state(node.submit("mark", pool="one"), "succeeded", "one")
+    task = node.wait_state(uid, "scheduled", "one")
+    assert task["due_at"] - task["submitted_at"] >= 3600
     assert handle(node, uid, "one").cancel()
 
 
