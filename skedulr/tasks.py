@@ -40,6 +40,16 @@ class Submitter(Protocol):
     def submit_call(self, call: Call[Any]) -> Handle[Any]: ...
 
 
+class NoApp:
+    """In place of an app, for a call that comes from outside and that a client submits itself."""
+
+    shared: Defaults | None = None
+
+    def submit_call(self, call: Call[Any]) -> Handle[Any]:
+        """Refused."""
+        raise ConfigError(f"{call!r} belongs to no app: give it to a client")
+
+
 class Call(Generic[R_co]):
     """A task bound to arguments, ready to be submitted; made by ``Task.bind``."""
 

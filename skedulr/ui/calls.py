@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from .. import options
-from ..tasks import Call, Task, check_task_name
+from ..tasks import Call, NoApp, Task, check_task_name
 from .problems import Problem
 
 
@@ -20,7 +20,7 @@ def call_of(given: dict[str, Any]) -> Call[Any]:
             form = "[...]" if kind is list else "{...}"
             raise Problem(400, "bad_request", f'"{name}" is to be {form}')
     task: Task[..., Any] = Task(
-        app=cast(Any, None), name=check_task_name(given["name"]), function=None, defaults={},
+        app=NoApp(), name=check_task_name(given["name"]), function=None, defaults={},
         own=options.check(own),
     )
     return Call(task, tuple(args), kwargs)

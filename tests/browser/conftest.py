@@ -40,7 +40,7 @@ def chromium() -> str:
     pytest.fail("no chromium on the PATH (Debian: apt install chromium)", pytrace=False)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def open_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Shop]]:
     """``open_shop(*flags)``: a master of its own, closed with the last test."""
     closing: list[Callable[[], Any]] = []
@@ -64,15 +64,16 @@ def open_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
         close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def shop(open_shop: Callable[..., Shop]) -> Shop:
     """The master that most tests look at."""
     return open_shop()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """The browser, started once."""
+    """The browser, started once a file: while it is there, the thread has a running event loop,
+    which other tests must not find."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

@@ -16,7 +16,7 @@ from ui_world import Browser, World, browse
 
 from skedulr.client import Client, ClientConfig
 from skedulr.errors import StorageUnavailable
-from skedulr.tasks import Call, Task
+from skedulr.tasks import Call, NoApp, Task
 from skedulr.ui.app import make_app
 
 TASK = {
@@ -146,7 +146,7 @@ def test_a_page_reads_a_bounded_number_of_bytes_and_goes_on(world: World, ui: Br
 def test_what_json_has_no_form_for_is_shown_as_text(world: World, ui: Browser) -> None:
     odd = [float("inf"), b"\xff\x00", datetime(2026, 1, 2, tzinfo=UTC), timedelta(seconds=90),
            Decimal("1.10"), {"b", "a"}, "\x00</script>", {"deep": [float("-inf")]}]
-    task: Task[..., Any] = Task(app=None, name="odd", function=None, defaults={})  # type: ignore[arg-type]
+    task: Task[..., Any] = Task(app=NoApp(), name="odd", function=None, defaults={})
     handle = world.client.submit(Call(task, tuple(odd), {}))
     answer = ui.get(f"/api/tasks/{handle.id}")
     shown = json.loads(answer.body, parse_constant=lambda name: pytest.fail(name))["args"]
