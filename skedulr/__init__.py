@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .retries import ExponentialBackoff, LinearRetry
     from .schedule_client import Schedule
     from .tasks import Call, Task
+    from .workflows import Step, Workflow
 
     as_completed = _default.as_completed
     before_submit = _default.before_submit
@@ -69,14 +70,15 @@ if TYPE_CHECKING:
     unschedule = _default.unschedule
     use = _default.use
     wait = _default.wait
+    workflow = _default.workflow
 
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats", "pause", "resume", "scale_pool", "purge",
+    "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "before_submit", "configure", "dashboard",
-    "Skedulr", "Task", "Call", "Handle", "Schedule",
+    "Skedulr", "Task", "Call", "Handle", "Schedule", "Workflow", "Step",
     "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
     "Logging", "Recovery", "OpenTelemetry",
@@ -88,14 +90,14 @@ __all__ = [
 
 _MODULES = {
     "Skedulr": "app", "Task": "tasks", "Call": "tasks", "Handle": "handles",
-    "Schedule": "schedule_client",
+    "Schedule": "schedule_client", "Workflow": "workflows", "Step": "workflows",
     "current_task": "context", "task_id": "context", "report_progress": "context",
     "LinearRetry": "retries", "ExponentialBackoff": "retries",
     "Logging": "middleware", "Recovery": "middleware", "OpenTelemetry": "middleware",
 }
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats", "pause", "resume", "scale_pool", "purge",
+    "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "before_submit", "configure", "dashboard",

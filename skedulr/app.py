@@ -20,6 +20,7 @@ from .errors import ConfigError, ResultTimeout, SkedulrError
 from .hooks import Hooks
 from .schedule_methods import ScheduleMethods
 from .tasks import Call, Registry, Task
+from .workflows import Workflow
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -107,6 +108,9 @@ class Skedulr(ScheduleMethods):
         Options hold for every call of the task, unless ``using`` says otherwise. Raises ConfigError
         for async functions, lambdas, methods, a name that is taken, and unusable options.
         """
+        for one in options.OF_A_CALL[1:]:
+            if one in given:
+                raise ConfigError(f"{one}= belongs to one call: task.using({one}=...)")
         if "id" in given:
             raise ConfigError("id= belongs to one call: task.using(id=...)")
         defaults = options.check(given)
@@ -227,6 +231,20 @@ class Skedulr(ScheduleMethods):
         using = call.task.on_commit
         self.transactions(store, using if isinstance(using, str) else None)
         return handle
+
+    def workflow(self, name: str) -> Workflow:
+        """A graph of steps that wait for each other; leaving its block stores all or nothing.
+
+        >>> with skedulr.workflow("import") as w:                 # doctest: +SKIP
+        ...     a = w.add(load.bind("f.csv"))
+        ...     w.add(report.bind(a))
+        ...     w.add(cleanup.bind(), on_failure=a)
+        """
+        return Workflow(self, name, prepare=self._prepared)
+
+    def _prepared(self, call: Call[R]) -> Call[R]:
+        """A call with what the ``before_submit`` hooks add to its headers."""
+        return self._with_headers(call) if self.hooks.before_submit else call
 
     def submit_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """Queue any iterable of bound calls, 500 per round trip; their handles in order.

@@ -29,14 +29,17 @@ class _Chunk:
 
 class Bulk(Generic[C, H]):
     """``prepare(call)`` gives pool and submission, ``post(pool, submissions)`` a parcel,
-    ``settle(pool, parcel, index)`` the handle or the error of one of them."""
+    ``settle(pool, parcel, index)`` the handle or the error of one of them; ``stored(pool, parcel)``
+    is called for parcels with tasks that wait for others, once they are stored."""
 
     def __init__(
         self, *, prepare: Callable[[C], tuple[str, Submission]],
         post: Callable[[str, list[Submission]], Parcel],
         settle: Callable[[str, Parcel, int], H],
+        stored: Callable[[str, Parcel], None] = lambda pool, parcel: None,
     ) -> None:
         self._prepare, self._post, self._settle = prepare, post, settle
+        self._stored = stored
 
     def run(self, calls: Iterable[C]) -> Iterator[H]:
         """Handles in the order of ``calls``, each once its task is stored."""
@@ -78,5 +81,8 @@ class Bulk(Generic[C, H]):
         return chunk
 
     def _await(self, chunk: _Chunk) -> Iterator[H]:
+        for pool, parcel in {pool: parcel for pool, parcel, _ in chunk.places}.items():
+            if any(one.waits is not None for one in parcel.submissions):
+                self._stored(pool, parcel)
         for pool, parcel, index in chunk.places:
             yield self._settle(pool, parcel, index)

@@ -19,16 +19,19 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from . import context, counts, lists, message, options, queries, sizing
+from . import context, counts, flows, lists, message, options, queries, sizing
 from .bulk import Bulk
 from .committer import Committer, Parcel, unavailable
+from .delivery import Child, Delivery
 from .errors import (
     BulkError,
     ConfigError,
     DuplicateTask,
     PayloadError,
+    PayloadTooLarge,
     QueueFull,
     ResultTimeout,
+    StorageUnavailable,
     TaskFailed,
     TaskNotFound,
     UnknownPool,
@@ -49,6 +52,10 @@ from .wires import Wires
 T = TypeVar("T")
 
 log = logging.getLogger("skedulr.client")
+#: Results of several tasks, read at once, have this many bytes at most, their records included.
+MOST_RESULT_BYTES = 16_777_216
+#: A workflow has no more steps.
+MOST_STEPS = 200_000
 #: What has connections in this process; in a forked child they are left.
 _live: weakref.WeakSet[_Process] = weakref.WeakSet()
 _live_known: list[bool] = []
@@ -174,7 +181,13 @@ class Client:
     def submit(self, call: Call[Any]) -> Handle[Any]:
         """Store one call. Returns after Redis has acknowledged it."""
         pool, submission = self._prepare(call)
-        return self._settle(pool, self._process().committer(pool).submit([submission]), 0)
+        return self._store_one(pool, submission)
+
+    def _store_one(self, pool: str, submission: Submission) -> Handle[Any]:
+        parcel = self._process().committer(pool).submit([submission])
+        if submission.waits is not None:
+            self._tie(pool, parcel)
+        return self._settle(pool, parcel, 0)
 
     def later(self, call: Call[Any]) -> tuple[Handle[Any], Callable[[], None]]:
         """A call's handle, and a function that stores it. The arguments are taken as they are now;
@@ -182,7 +195,7 @@ class Client:
         pool, submission = self._prepare(call)
 
         def store() -> None:
-            self._settle(pool, self._process().committer(pool).submit([submission]), 0)
+            self._store_one(pool, submission)
 
         return Handle(self, f"{pool}/{submission.uid}"), store
 
@@ -205,7 +218,9 @@ class Client:
         return (handle.id for handle in self._bulk().run(calls))
 
     def _bulk(self) -> Bulk[Call[Any], Handle[Any]]:
-        return Bulk(prepare=self._prepare, post=self._post, settle=self._settle)
+        return Bulk(
+            prepare=self._prepare, post=self._post, settle=self._settle, stored=self._tie
+        )
 
     def _prepare(self, call: Call[Any]) -> tuple[str, Submission]:
         if call.task.function is None:
@@ -214,6 +229,45 @@ class Client:
 
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
         return self._process().committer(pool).post(submissions)
+
+    def _tie(self, pool: str, parcel: Parcel) -> None:
+        """Tie tasks that were just stored to those they wait for. Where one of these is unknown,
+        what waits for it is removed again: TaskNotFound.
+
+        A process that dies before this, or Redis, leaves it to the next deliverer.
+        """
+        children = [
+            Child(pool, one.uid, 0, one.waits)
+            for one, verdict in zip(parcel.submissions, parcel.wait(), strict=True)
+            if one.waits is not None and verdict == STORED
+        ]
+        if children:
+            lost = self._ask(lambda wire: self._attach(wire, children))
+            for id, parent in lost.items():
+                raise TaskNotFound(
+                    f"{id} was to wait for {parent}, which is unknown: never submitted, or its "
+                    "record was forgotten (allow_missing=True waits for it)"
+                )
+
+    def _attach(self, wire: Wire, children: list[Child]) -> dict[str, str]:
+        delivery = Delivery(self.config.namespace, wire)
+        lost = delivery.attach(children, skip_lost=False)
+        for id in lost:
+            pool, uid = split_id(id)
+            for ended in (False, True):
+                self._store(pool).purge(wire, [uid], ended=ended)
+        self._tell_deliverers(wire, delivery.told)
+        by_pool: dict[str, list[str]] = {}
+        for one in children:
+            by_pool.setdefault(one.pool, []).append(f"a {one.uid}")
+        for pool, items in by_pool.items():
+            wire.call("ZREM", PoolKeys(self.config.namespace, pool).outbox, *items)
+        return lost
+
+    def _tell_deliverers(self, wire: Wire, pools: Iterable[str]) -> None:
+        """The outboxes of these pools were filled: their children should look at once."""
+        for pool in pools:
+            wire.call("PUBLISH", self.space.control, f"outbox {pool}/")
 
     def _settle(self, pool: str, parcel: Parcel, index: int) -> Handle[Any]:
         """The handle of a stored submission; raises what its verdict stands for."""
@@ -372,6 +426,159 @@ class Client:
         )
         return {"items": items, "cursor": None if follow is None else str(follow)}
 
+    def results(self, ids: Sequence[str]) -> list[Any]:
+        """The results of tasks; a TaskFailed stands for each that did not succeed (so far).
+
+        Raises PayloadTooLarge for more than MOST_RESULT_BYTES, StorageUnavailable.
+        """
+        found: dict[str, Any] = {}
+        for id, record in self._ask(lambda wire: self._records(wire, ids)).items():
+            home = None if record is None else message.moved_to(record)
+            if home is not None:
+                found[id] = self.results([home])[0]
+            elif record is None:
+                found[id] = self._unended(id)
+            else:
+                found[id] = _result_of(id, record)
+        return [found[id] for id in ids]
+
+    def _unended(self, id: str) -> TaskFailed:
+        try:
+            return TaskFailed(id, self.state(id), None, "it has not ended")
+        except TaskNotFound:
+            return TaskFailed(id, "removed", None, "nothing is known of it any more")
+
+    def _records(self, wire: Wire, ids: Sequence[str]) -> dict[str, bytes | None]:
+        found: dict[str, bytes | None] = {}
+        left = MOST_RESULT_BYTES
+        for pool, uids in _by_pool(ids).items():
+            key = PoolKeys(self.config.namespace, pool).records
+            for at in range(0, len(uids), 500):
+                part = uids[at:at + 500]
+                left -= sum(wire.calls([("HSTRLEN", key, uid) for uid in part]))
+                if left < 0:
+                    raise PayloadTooLarge(
+                        f"the results of {len(ids):,} tasks have more than "
+                        f"{MOST_RESULT_BYTES:,} bytes together"
+                    )
+                records = wire.call("HMGET", key, *part)
+                found |= {f"{pool}/{uid}": one for uid, one in zip(part, records, strict=True)}
+        return found
+
+    # Workflows
+
+    def new_uid(self) -> str:
+        """A uid that nothing has yet."""
+        return self._uids.next()
+
+    def placed(self, call: Call[Any]) -> Call[Any]:
+        """A call whose task's pool is known as well as it can be."""
+        return self._placed(call) if call.task.function is None else call
+
+    def start_workflow(
+        self, id: str, name: str, steps: Sequence[tuple[str | None, Call[Any]]]
+    ) -> None:
+        """Store the steps of a workflow, all of them or none, and let them go.
+
+        They are held back by a task that stands for all of it until the last one is stored. A
+        process that dies meanwhile leaves nothing that runs: a deliverer removes it all.
+        Raises what a submit raises.
+        """
+        pool, uid = split_id(id)
+        places = [[name, call.task.option("pool", "default")] for name, call in steps]
+        body = message.envelope(
+            message.name_part(name), (), {}, {"steps": places}, self.config.payload_limit,
+            self.config.payload_limit + 400 * len(places),
+        )
+        held = Submission(uid, body, "0 - - A")
+        self._settle(pool, self._process().committer(pool).submit([held]), 0)
+        try:
+            self._store_steps(call for _, call in steps)
+            entry = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(places)})
+            begun = self._ask(lambda wire: self._store(pool).begin(wire, "begin", uid, entry))
+            if begun == UNKNOWN:
+                raise StorageUnavailable(
+                    f"workflow {id} took too long to be stored, and was removed: nothing of it runs"
+                )
+        except BaseException:
+            self._drop_workflow(id, body)
+            raise
+        self._ask(lambda wire: self._tell_deliverers(wire, [pool]))
+
+    def _store_steps(self, calls: Iterable[Call[Any]]) -> None:
+        parcels: list[tuple[str, Parcel]] = []
+        bulk: Bulk[Call[Any], Handle[Any]] = Bulk(
+            prepare=self._prepare, post=self._post, settle=self._settle,
+            stored=lambda pool, parcel: parcels.append((pool, parcel)),
+        )
+        for _ in bulk.run(calls):
+            pass
+        # Only now: a step may wait for one that was stored after it.
+        for pool, parcel in parcels:
+            self._tie(pool, parcel)
+
+    def _drop_workflow(self, id: str, body: bytes) -> None:
+        """Remove what is stored of it, if Redis answers; else a deliverer does that in time."""
+        try:
+            self._ask(lambda wire: Delivery(self.config.namespace, wire).drop(
+                id, message.read_journal(body)
+            ))
+        except StorageUnavailable as error:
+            log.warning("workflow %s could not be removed now: %s", id, error)
+
+    def workflow(self, id: str, *, most_steps: int = 500) -> dict[str, Any]:
+        """A workflow: state, how many of its steps are in which state, its first steps in full.
+
+        Raises TaskNotFound.
+        """
+        pool, uid = split_id(id)
+        facts = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0])
+        text = facts.record or facts.body
+        journal = None if text is None else message.read_journal(text)
+        if journal is None or "steps" not in journal.extras:
+            raise TaskNotFound(f"no workflow {id} is known")
+        names = [name for name, _ in journal.extras["steps"]]
+        ids = [f"{where}/{uid}.{at}" for at, (_, where) in enumerate(journal.extras["steps"])]
+        views = self._ask(lambda wire: self._looks(wire, ids))
+        return flows.workflow_view(
+            id, journal, begun=facts.record is not None, names=names, ids=ids, views=views,
+            most_steps=most_steps,
+        )
+
+    def _looks(self, wire: Wire, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for pool, uids in _by_pool(ids).items():
+            for at in range(0, len(uids), 500):
+                for view in self._queries(pool).tasks(wire, uids[at:at + 500]):
+                    found[view["id"]] = view
+        return found
+
+    def cancel_workflow(self, id: str) -> int:
+        """Cancel every step that has not ended, those that wait first; how many were."""
+        pool, uid = split_id(id)
+        view = self.workflow(id, most_steps=MOST_STEPS)
+        if view["state"] == "starting":
+            facts = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0])
+            if facts.body is not None:
+                self._drop_workflow(id, facts.body)
+        # Backwards and waiting ones first, or the end of one would start what waits for it.
+        open_ = [one for one in reversed(view["steps"]) if one["state"] not in flows.ENDS]
+        open_.sort(key=lambda one: one["state"] != "waiting")
+        count = 0
+        for one in open_:
+            try:
+                count += self.cancel(one["id"])
+            except TaskNotFound:
+                continue
+        return count
+
+    def resubmit_workflow(self, id: str) -> int:
+        """Put back every step that failed; what was skipped for it waits again; how many were."""
+        view = self.workflow(id, most_steps=MOST_STEPS)
+        failed = [one["id"] for one in view["steps"]
+                  if one["state"] in ("dead", "expired", "cancelled")]
+        return sum(self.resubmit(one) for one in failed)
+
     # Waiting
 
     def result(self, id: str, timeout: float | timedelta | None) -> Any:
@@ -379,14 +586,10 @@ class Client:
         record = self.wait(id, timeout)
         if record is None:
             raise ResultTimeout(f"task {id} had not ended after {timeout} s")
-        journal = message.read_journal(record)
-        last = journal.entries[-1]
-        if last.kind == message.SUCCEEDED:
-            return last.value
-        state = journal.end_state or "dead"
-        if isinstance(last.value, list):
-            raise TaskFailed(id, state, last.value[0], last.value[1])
-        raise TaskFailed(id, state, None, str(last.value or ""))
+        found = _result_of(id, record)
+        if isinstance(found, TaskFailed):
+            raise found
+        return found
 
     def wait(self, id: str, timeout: float | timedelta | None) -> bytes | None:
         """The record of a task once it ended, or None when the time is over; TaskNotFound."""
@@ -548,6 +751,26 @@ def _warn_of_deadlock(ids: Iterable[str]) -> None:
             "nothing runs any more; submit it to another pool, or use depends_on",
             here.id, here.pool,
         )
+
+
+def _result_of(id: str, record: bytes) -> Any:
+    """The result in a record, or the TaskFailed that says how the task ended."""
+    journal = message.read_journal(record)
+    last = journal.entries[-1]
+    if last.kind == message.SUCCEEDED:
+        return last.value
+    state = journal.end_state or "dead"
+    if isinstance(last.value, list):
+        return TaskFailed(id, state, last.value[0], last.value[1])
+    return TaskFailed(id, state, None, str(last.value or ""))
+
+
+def _by_pool(ids: Iterable[str]) -> dict[str, list[str]]:
+    pools: dict[str, list[str]] = {}
+    for id in ids:
+        pool, uid = split_id(id)
+        pools.setdefault(pool, []).append(uid)
+    return pools
 
 
 def _placing_again(record: bytes | None) -> str:

@@ -25,8 +25,8 @@ class Context:
     """
 
     __slots__ = (
-        "_report", "_spawn", "args", "attempt", "cancelled", "deadline", "due_at", "headers",
-        "kwargs", "max_retries", "name", "pool", "tick", "token", "uid",
+        "_inputs", "_report", "_spawn", "args", "attempt", "cancelled", "deadline", "due_at",
+        "headers", "kwargs", "max_retries", "name", "pool", "tick", "token", "uid",
     )
 
     def __init__(
@@ -35,13 +35,14 @@ class Context:
         headers: dict[str, Any], deadline: float | None = None, tick: float | None = None,
         report: Callable[[float, str | None], object] | None = None,
         spawn: Callable[[Callable[[], Any]], Greenlet] | None = None,
+        inputs: Callable[[], list[Any]] | None = None,
     ) -> None:
         self.uid, self.pool, self.name = uid, pool, name
         self.args, self.kwargs, self.headers = args, kwargs, headers
         self.attempt, self.max_retries, self.token = attempt, max_retries, token
         self.due_at, self.deadline, self.tick = due_at, deadline, tick
         self.cancelled = False
-        self._report, self._spawn = report, spawn
+        self._report, self._spawn, self._inputs = report, spawn, inputs
 
     def __repr__(self) -> str:
         return f"<Context of {self.name} {self.id} attempt {self.attempt}>"
@@ -51,6 +52,15 @@ class Context:
         """``"<pool>/<uid>"``."""
         return f"{self.pool}/{self.uid}"
 
+    def inputs(self) -> list[Any]:
+        """What the tasks that this one waited for came to, in their order: ``depends_on``,
+        ``on_success``, ``on_failure``, ``after``.
+
+        A result each; for one that did not succeed, has not ended yet or was removed, the
+        ``TaskFailed`` that says so (not raised). Asks Redis at each call. Raises PayloadTooLarge
+        where all of them together have more than 16 MiB, StorageUnavailable.
+        """
+        return [] if self._inputs is None else self._inputs()
 
     def spawn(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Greenlet:
         """Start ``function`` in a greenlet of this task; its ``get()`` waits for what it returns.

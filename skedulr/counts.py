@@ -115,6 +115,7 @@ def _questions(k: PoolKeys, now_s: float) -> list[tuple[Any, ...]]:
     since = round((now_s - THROUGHPUT_S) * 1000)
     return [
         ("ZCARD", k.ready), ("ZCARD", k.suspects), ("ZCARD", k.delayed), ("HLEN", k.claims),
+        ("HLEN", k.waiting),
         ("ZCARD", k.dead), ("HMGET", k.stats, "succeeded", "failed"),
         ("HGET", k.meta, "paused"),
         ("ZCOUNT", k.done, since, "+inf"), ("ZCOUNT", k.dead, since, "+inf"),
@@ -126,7 +127,7 @@ def _pool(
     name: str, row: Sequence[Any], age: float | None, children: Sequence[Mapping[str, Any]],
     manual: bool,
 ) -> dict[str, Any]:
-    ready, suspects, delayed, running, dead, totals, paused, ended, died, _ = row
+    ready, suspects, delayed, running, waiting, dead, totals, paused, ended, died, _ = row
     queued = ready + suspects
     throughput = (ended + died) / THROUGHPUT_S
     workers = sum(int(child.get("workers") or 0) for child in children)
@@ -135,7 +136,8 @@ def _pool(
     return {
         "name": name, "workers": workers, "min": least, "max": most,
         "manual": manual, "processes": len(children),
-        "queued": queued, "scheduled": delayed, "running": running, "waiting": 0, "dead": dead,
+        "queued": queued, "scheduled": delayed, "running": running,
+        "waiting": waiting, "dead": dead,
         "oldest_age": age, "paused": paused == b"1", "unserved": not children,
         "predicted_wait": _predicted(queued, throughput), "throughput": throughput,
         "succeeded": int(totals[0] or 0), "failed": int(totals[1] or 0),

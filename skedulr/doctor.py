@@ -59,10 +59,13 @@ TYPES = {
     "cancels": "set", "watch": "hash", "wake": "list", "meta": "hash", "stats": "hash",
     "unique": "hash", "windows": "zset", "progress": "hash", "broken": "hash",
     "schedules": "hash", "planned": "hash", "resting": "hash", "ticks": "zset",
+    "waiting": "hash", "held": "zset", "edges": "hash", "outbox": "zset",
     "declared": "zset", "declarers": "zset", "owned": "set", "own": "hash",
 }
 #: Those whose members are not walked through.
-_NOT_WALKED = frozenset(("wake", "meta", "stats", "declared", "declarers"))
+_NOT_WALKED = frozenset(
+    ("wake", "meta", "stats", "declared", "declarers", "waiting", "edges", "outbox")
+)
 _COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD"}
 
 

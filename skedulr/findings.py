@@ -4,7 +4,7 @@ Pure: facts in, findings out. Reading the facts and mending is ``doctor.py``'s. 
 of these states behind; they come from a failover that lost writes, an operator's hand, another
 program on the same server, or a mistake of ours.
 
-A live task has a body in ``tasks`` and is in one of four places: ready, delayed, suspects, or
+A live task has a body in ``tasks`` and is in one of five places: ready, delayed, suspects, held, or
 claimed (a claim, a lease, an entry in what its owner holds). One that ended has a record instead,
 listed in done or dead. All else beside them (header, cancel flag, watch, progress, lock) goes with
 the body.
@@ -137,12 +137,14 @@ class TaskFacts:
     lease: float | None
     done: float | None
     dead: float | None
+    held: float | None = None
 
     @property
     def queues(self) -> list[str]:
         """The places in which it waits to be claimed."""
         return [name for name, score in (
             ("ready", self.ready), ("delayed", self.delayed), ("suspects", self.suspect),
+            ("held", self.held),
         ) if score is not None]
 
     @property

@@ -21,6 +21,7 @@ SINGLE = (
     "ready", "delayed", "leases", "claims", "tasks", "info", "suspects", "done", "records",
     "dead", "cancels", "watch", "wake", "meta", "stats", "unique", "windows", "progress", "broken",
     "schedules", "planned", "resting", "ticks", "declared", "declarers",
+    "waiting", "held", "edges", "outbox",
 )
 #: Keys of a pool of which each owner (a child process) has its own.
 PER_OWNER = ("owned", "own")
@@ -81,6 +82,10 @@ class PoolKeys:
     ticks: str
     declared: str
     declarers: str
+    waiting: str
+    held: str
+    edges: str
+    outbox: str
 
     def __init__(self, namespace: str, pool: str) -> None:
         check_name("namespace", namespace)

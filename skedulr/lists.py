@@ -39,9 +39,11 @@ _WINDOW = 200
 #: Sorted sets by state; each tuple is merged into one order.
 _ENDED = (("done",),)
 _GROUPS: dict[str | None, tuple[tuple[str, ...], ...]] = {
-    None: (("leases",), ("ready", "suspects"), ("delayed",), ("dead", "done")),
+    None: (
+        ("leases",), ("ready", "suspects"), ("delayed",), ("held",), ("dead", "done"),
+    ),
     "running": (("leases",),), "queued": (("ready", "suspects"),), "scheduled": (("delayed",),),
-    "dead": (("dead",),), "waiting": (),
+    "dead": (("dead",),), "waiting": (("held",),),
 }
 _FACETS = ("tag", "key", "error", "name", "worker")
 _TERM = re.compile(rf'(?:({"|".join(_FACETS)}):)?(?:"([^"]*)"|(\S+))')

@@ -54,11 +54,12 @@ def name_part(name: str) -> bytes:
 
 def envelope(
     head: bytes, args: tuple[Any, ...], kwargs: Mapping[str, Any],
-    extras: Mapping[str, Any] | None, limit: int,
+    extras: Mapping[str, Any] | None, limit: int, extras_limit: int = 0,
 ) -> bytes:
     """An envelope from a task's ``name_part`` and one call's arguments and extras.
 
-    Raises PayloadError (naming the path to the value), PayloadTooLarge over ``limit`` bytes.
+    Raises PayloadError (naming the path to the value), PayloadTooLarge over ``limit`` bytes, of
+    extras over ``extras_limit`` where that is given.
     """
     packed_args = payload.encode(args, limit, "args") if args else _NO_ARGS
     packed_kwargs = payload.encode(kwargs, limit, "kwargs") if kwargs else _NO_KWARGS
@@ -67,7 +68,7 @@ def envelope(
             f"the arguments take {len(packed_args) + len(packed_kwargs):,} bytes; "
             f"the limit is {limit:,}"
         )
-    packed_extras = payload.encode(extras, limit, "options") if extras else _NOTHING
+    packed_extras = payload.encode(extras, extras_limit or limit, "options") if extras else _NOTHING
     return head + b"\x92" + packed_args + packed_kwargs + packed_extras
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
+from .dependencies import check_parents
 from .errors import ConfigError, nearest
 from .keys import UID, check_name
 from .retries import RetryStrategy, to_wire
@@ -43,6 +44,11 @@ class Options(TypedDict, total=False):
     tags: tuple[str, ...] | list[str]
     redact: tuple[str, ...] | list[str]
     on_commit: bool | str
+    depends_on: Any
+    on_success: Any
+    on_failure: Any
+    after: Any
+    allow_missing: bool
 
 
 def check(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,6 +67,10 @@ def check(given: Mapping[str, Any]) -> dict[str, Any]:
 def extras_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """What of a call's own options has to travel to the worker in the envelope."""
     extras = {name: given[name] for name in _TRAVELLING if name in given}
+    if "_workflow" in given:
+        extras["workflow"] = given["_workflow"]
+        if given.get("_fill"):
+            extras["fill"] = given["_fill"]
     if "retry" in given:
         extras["retry"] = to_wire(given["retry"])
         if extras["retry"] is None:
@@ -210,6 +220,15 @@ def _on_commit(name: str, value: Any) -> bool | str:
     return value
 
 
+def _allow_missing(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name}={value!r} is not usable: True or False")
+    return value
+
+
+#: Options that only make sense for one call.
+OF_A_CALL = ("id", "depends_on", "on_success", "on_failure", "after", "allow_missing")
+
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "pool": _pool,
     "priority": _whole(-100, 100),
@@ -230,4 +249,9 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "tags": _tags,
     "redact": _tags,
     "on_commit": _on_commit,
+    "depends_on": check_parents,
+    "on_success": check_parents,
+    "on_failure": check_parents,
+    "after": check_parents,
+    "allow_missing": _allow_missing,
 }

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
-from . import message, options, payload
+from . import dependencies, message, options, payload
 from .errors import ConfigError
 from .store import Submission
 from .tasks import Call, Task, check_redact
@@ -30,6 +30,8 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
     """
     task = call.task
     own, placing = task.own, ""
+    pool, uid = task.option("pool", "default"), own.get("id") or uid
+    waits = dependencies.waits_of(own, pool, uid) if own else None
     extras: dict[str, Any] = {}
     if not task.plain:
         extras = {name: value for name in _ALWAYS if (value := task.option(name)) is not None}
@@ -45,10 +47,23 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
         if priority or lock != "-":
             # A resubmit gives it the same place and the same lock again.
             extras["placing"] = f"{priority} - {lock}"
-        if priority or lock != "-" or when != "-":
+        if waits is not None:
+            if when == "-" and "expires" in extras:
+                when = "+0"  # due when it has waited: it expires from then on
+            placing = f"{priority} {when} {lock} {waits.letters}"
+            if "_workflow" in own:
+                placing += "w"
+        elif priority or lock != "-" or when != "-":
             placing = f"{priority} {when} {lock}"
-    body = message.envelope(task.head, call.args, call.kwargs, extras, limit)
-    return task.option("pool", "default"), Submission(own.get("id") or uid, body, placing)
+    if waits is None:
+        body = message.envelope(task.head, call.args, call.kwargs, extras, limit)
+        return pool, Submission(uid, body, placing)
+    extras |= dependencies.extras_of(waits)
+    body = message.envelope(
+        task.head, call.args, call.kwargs, extras, limit,
+        limit + dependencies.BYTES_A_PARENT * len(waits.parents),
+    )
+    return pool, Submission(uid, body, placing, waits)
 
 
 def format_key(key: str, call: Call[Any]) -> str:

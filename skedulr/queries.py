@@ -135,10 +135,10 @@ def check_state(state: str | None) -> str | None:
 def _places(state: str | None) -> tuple[str, ...]:
     """The sorted sets that hold tasks of a state; leases stand for what runs."""
     if state is None:
-        return ("leases", "ready", "delayed", "dead", "done")
+        return ("leases", "ready", "delayed", "held", "dead", "done")
     return {
         "queued": ("ready",), "scheduled": ("delayed",), "running": ("leases",),
-        "dead": ("dead",), "waiting": (),
+        "dead": ("dead",), "waiting": ("held",),
     }.get(state, ("done",))
 
 

@@ -66,7 +66,8 @@ class Tasks:
     subjects = frozenset(("task",))
     #: Where else an id may stand, and the command that walks there.
     _PLACES = (
-        ("ready", "ZSCAN"), ("delayed", "ZSCAN"), ("suspects", "ZSCAN"), ("leases", "ZSCAN"),
+        ("ready", "ZSCAN"), ("delayed", "ZSCAN"), ("suspects", "ZSCAN"), ("held", "ZSCAN"),
+        ("leases", "ZSCAN"),
         ("claims", "HSCAN"), ("done", "ZSCAN"), ("dead", "ZSCAN"), ("info", "HSCAN"),
         ("cancels", "SSCAN"), ("watch", "HSCAN"), ("progress", "HSCAN"),
     )
@@ -132,7 +133,7 @@ class Tasks:
             *(("HMGET", key, *ids) for key in (k.watch, k.progress, k.claims, k.info)),
             ("SMISMEMBER", k.cancels, *ids),
             *(("ZMSCORE", key, *ids)
-              for key in (k.ready, k.delayed, k.suspects, k.leases, k.done, k.dead)),
+              for key in (k.ready, k.delayed, k.suspects, k.leases, k.done, k.dead, k.held)),
         ])
         time, bodies, records = answers[0], answers[1:count + 1], answers[count + 1:2 * count + 1]
         watch, progress, claims, info, cancels, *scores = answers[2 * count + 1:]

@@ -113,14 +113,14 @@ class ScheduleStore:
                 definition.name, definition.revision, tick_ms, _tick(next_ms), next_fires_ms,
                 _OVERLAP[definition.policy.overlap],
             ]
-            args += ["", "", ""] if run is None else run
+            args += ["", "", ""] if run is None else run[:3]
         verdicts: bytes = self._run(wire, "fire", *args)[1]
         return verdicts.decode()
 
     def run_now(self, wire: Runner, definition: Definition, run: Submission) -> str:
         """Enqueue a run beside the ticks: FIRED, KNOWN, TAKEN or LATE."""
         verdict: bytes = self._run(
-            wire, "schedule_run", definition.name, definition.revision, *run
+            wire, "schedule_run", definition.name, definition.revision, *run[:3]
         )[1]
         return verdict.decode()
 

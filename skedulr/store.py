@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from .dependencies import Waits
 from .keys import PoolKeys, SpaceKeys
 from .redis_scripts import Script, script
 from .wire import Runner, WireError
@@ -25,6 +26,11 @@ BATCH = 500
 
 STORED, ALREADY, DUPLICATE, FULL, TAKEN, UNKNOWN = "s", "a", "d", "f", "u", "n"
 KEPT, LOST, CANCEL_MEANWHILE = "k", "l", "c"
+
+#: What attach says of a parent, and is told of one that may be missing.
+PENDING, ENDED, MISSING = "p", "e", "m"
+#: An item of the outbox comes again after this long if its deliverer died.
+TAKEN_MS = 5000
 
 #: Kinds of an end, as scripts know them.
 END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED = "s", "d", "c", "e"
@@ -40,11 +46,15 @@ def _script(name: str) -> Script:
 
 
 class Submission(NamedTuple):
-    """One task to store: uid, envelope, and '' or ``"<priority> <when> <unique>"``."""
+    """One task to store: uid, envelope, and '' or ``"<priority> <when> <unique>[ <letters>]"``.
+
+    The letters say what it waits for, one for each parent in ``waits`` (see hold_back.lua).
+    """
 
     uid: str
     envelope: bytes
     options: str
+    waits: Waits | None = None
 
 
 class Ending(NamedTuple):
@@ -132,6 +142,14 @@ class Returned(NamedTuple):
         return cls(uids, charged, dead, bool(more))
 
 
+class Trimmed(NamedTuple):
+    """How many records were forgotten; the old ones that stay because they have children."""
+
+    forgotten: int
+    done: list[bytes]
+    dead: list[bytes]
+
+
 class Lane:
     """Calls of one kind from one owner, numbered, one in flight.
 
@@ -168,6 +186,8 @@ class Store:
 
     def __init__(self, keys: PoolKeys) -> None:
         self.keys = keys
+        #: Called when tasks ended that others wait for: a deliverer should look.
+        self.on_told: Callable[[], None] = _nobody
 
     def _run(self, wire: Runner, name: str, args: list[Any], owner: str | None = None) -> Any:
         called = _script(name)
@@ -187,7 +207,7 @@ class Store:
         """
         args: list[Any] = [capacity]
         for one in batch:
-            args += one
+            args += one[:3]
         args.append(replaced)
         _, verdicts, *holders = self._run(wire, "submit", args)
         return verdicts.decode(), [uid.decode() for uid in holders[0]] if holders else []
@@ -254,7 +274,10 @@ class Store:
             args += one
         for pair in started:
             args += pair
-        verdicts: bytes = self._numbered(lane, "finish", args)[1]
+        reply = self._numbered(lane, "finish", args)
+        if len(reply) > 2:
+            self.on_told()
+        verdicts: bytes = reply[1]
         return verdicts.decode()
 
     def retry(self, lane: Lane, failures: Sequence[Failure]) -> str:
@@ -311,9 +334,13 @@ class Store:
         return uids
 
     def cancel(self, wire: Runner, uid: str, entry: bytes, channel: str) -> str:
-        """Cancel a task; what it was: queued, scheduled, running, ended or unknown."""
+        """Cancel a task; what it was: queued, scheduled, waiting, running, ended or
+        unknown."""
         message = f"cancel {self.keys.pool}/{uid}"
-        was: bytes = self._run(wire, "cancel", [uid, entry, channel, message])[1]
+        reply = self._run(wire, "cancel", [uid, entry, channel, message])
+        if len(reply) > 2:
+            wire.call("PUBLISH", channel, f"outbox {self.keys.pool}/")
+        was: bytes = reply[1]
         return was.decode()
 
     def pause(self, wire: Runner, paused: bool) -> bool:
@@ -334,8 +361,67 @@ class Store:
         self._run(wire, "unwatch", [uid, channel])
 
     def trim(
-        self, wire: Runner, age_ms: int, most_done: int, most_dead: int, limit: int = BATCH
+        self, wire: Runner, age_ms: int, most_done: int, most_dead: int, limit: int = BATCH,
+        passed: tuple[int, int] = (0, 0), loose: Sequence[bytes] = (),
+    ) -> Trimmed:
+        """Forget the oldest records beyond age and count, but those of parents.
+
+        ``passed``: how many of the oldest ended, and dead, ones stay because children need them;
+        ``loose``: parents that none needs.
+        """
+        _, forgotten, *tied = self._run(
+            wire, "trim", [limit, age_ms, most_done, most_dead, *passed, *loose]
+        )
+        return Trimmed(forgotten, *(tied or ([], [])))
+
+    # Tasks that wait for others
+
+    def attach(self, wire: Runner, edges: Sequence[tuple[str, str, str]]) -> str:
+        """Tie children to parents of this pool, up to BATCH: parent, "<child>,<index>,<round>",
+        MISSING or ''; a letter each: PENDING, ENDED or UNKNOWN."""
+        args = [part for edge in edges for part in edge]
+        letters: bytes = self._run(wire, "attach", args)[1]
+        return letters.decode()
+
+    def take(
+        self, wire: Runner, delivered: Sequence[tuple[bytes, bytes]], *, ahead_ms: int = 0,
+        limit: int = 100,
+    ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        """Remove what was delivered from the outbox and take more of it: the score they are
+        taken under, (item, what is held of it) pairs; see take.lua."""
+        args: list[Any] = [limit, ahead_ms, TAKEN_MS]
+        for pair in delivered:
+            args += pair
+        _, score, *flat = self._run(wire, "take", args)
+        return score, list(zip(flat[::2], flat[1::2], strict=True))
+
+    def resolve(
+        self, wire: Runner, exhausted: bytes, entries: Sequence[bytes],
+        edges: Iterable[tuple[str, str, int]],
     ) -> int:
-        """Forget the oldest records beyond age and count; how many were."""
-        forgotten: int = self._run(wire, "trim", [limit, age_ms, most_done, most_dead])[1]
-        return forgotten
+        """Tell children of this pool what became of parents; how many things that told on.
+
+        An edge: child, "<index>,<round>", 0 or the number of the entry (from 1) that says why not.
+        """
+        args: list[Any] = [exhausted, len(entries), *entries]
+        for edge in edges:
+            args += edge
+        told: int = self._run(wire, "resolve", args)[3]
+        return told
+
+    def reopen(self, wire: Runner, tasks: Iterable[tuple[str, int, str, bytes]]) -> int:
+        """Have skipped tasks wait again: uid, length of the record, text, entry; how many do."""
+        args: list[Any] = []
+        for one in tasks:
+            args += one
+        count: int = self._run(wire, "reopen", args)[1]
+        return count
+
+    def begin(self, wire: Runner, what: str, uid: str, entry: bytes = b"") -> str:
+        """"begin", "stop" or "drop" a workflow: 'b' done, 'e' it had begun, 'n' it can not."""
+        letter: bytes = self._run(wire, "begin", [what, uid, entry])[1]
+        return letter.decode()
+
+
+def _nobody() -> None:
+    """Until someone listens."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgpack
 
 from . import message
+from .dependencies import read_waits
 from .errors import PayloadError
 
 
@@ -90,11 +91,19 @@ def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
         "error": _error(journal.entries, ended),
         "key": journal.extras.get("key"), "tags": journal.extras.get("tags") or [],
         "worker": (ended.worker if ended else token.rpartition(":")[0]) or None,
-        "workflow": None, "depends_on": [],
+        "workflow": journal.extras.get("workflow"), "depends_on": _parents(journal),
         "args": shown_args(journal), "kwargs": shown_kwargs(journal),
     }
 
 
+def _parents(journal: message.Journal) -> list[str]:
+    """The ids of the tasks that it waits for, or waited for."""
+    waits = read_waits(journal.extras)
+    return [] if waits is None else list(waits.inputs[:MOST_PARENTS])
+
+
+#: More are not shown.
+MOST_PARENTS = 500
 #: Stands for a redacted argument.
 HIDDEN = "***"
 

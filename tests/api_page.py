@@ -64,8 +64,14 @@ OPTIONS = {
     "redact": "arguments that are never shown",
     "on_commit": "stored when the current database transaction is committed: True, or an alias "
                  "(Django)",
+    "depends_on": "wait until these tasks (handles or ids, one or several) have succeeded; of one "
+                  "call only, as are the next four: see [workflows](workflows.md)",
+    "on_success": "the same",
+    "on_failure": "wait until one of these ended otherwise",
+    "after": "wait until these have ended, however they did",
+    "allow_missing": "a task it waits for may be unknown, and come later (False)",
 }
-_CLASSES = ("Task", "Call", "Handle", "Schedule", "Skedulr")
+_CLASSES = ("Task", "Call", "Handle", "Schedule", "Workflow", "Step", "Skedulr")
 _STRATEGIES = ("LinearRetry", "ExponentialBackoff")
 _MIDDLEWARE = ("Logging", "Recovery", "OpenTelemetry")
 _CONTEXT = ("current_task", "task_id", "report_progress")
@@ -79,7 +85,7 @@ def page() -> str:
               "On `@task` for all calls, by `using` for some.\n", _table(("option", "meaning"), (
                   (f"`{name}`", OPTIONS[name]) for name in Options.__annotations__))]
     for name, kind in (("Task", skedulr.Task), ("Call", skedulr.Call), ("Handle", skedulr.Handle),
-                       ("Schedule", Schedule)):
+                       ("Schedule", Schedule), ("Workflow", skedulr.Workflow), ("Step", skedulr.Step)):
         parts += [f"## {name}\n", _doc(kind), *_members(kind)]
     parts += ["## Inside a task\n", *(_entry(name, getattr(skedulr, name)) for name in _CONTEXT)]
     parts += ["### What `current_task()` gives\n", _doc(Context), *_members(Context)]

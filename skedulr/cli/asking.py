@@ -92,6 +92,35 @@ def show_result(session: Session) -> int:
     return exits.OK
 
 
+def show_workflow(session: Session) -> int:
+    """``skedulr workflow ID``."""
+    view = session.client.workflow(session.given.id)
+    del view["ids"]
+    out = session.output
+    if out.json:
+        out.document(view)
+        return exits.OK
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(view["counts"].items()))
+    out.fields([
+        ("id", view["id"]), ("name", view["name"]), ("state", view["state"]),
+        ("steps", f"{view['ended']} of {view['total']} ended: {counts}"),
+        ("submitted", moment(view["submitted_at"])), ("finished", moment(view["finished_at"])),
+    ])
+    out.line()
+    names = {step["id"]: step["name"] or step["id"] for step in view["steps"]}
+    out.table(
+        ("STEP", "TASK", "STATE", "STARTED", "FINISHED", "WAITS FOR", "ERROR"),
+        [(names[step["id"]], step["task"], step["state"], clock(step["started_at"]),
+          clock(step["finished_at"]),
+          " ".join(names.get(one, one) for one in step["depends_on"] or ()), _error_line(step))
+         for step in view["steps"]],
+        empty="no steps", cut="ERROR",
+    )
+    if view["total"] > len(view["steps"]):
+        session.hint(f"the first {len(view['steps'])} of {view['total']} steps")
+    return exits.OK
+
+
 def list_tasks(session: Session) -> int:
     """``skedulr list``."""
     given, out = session.given, session.output

@@ -417,6 +417,14 @@ GROUPS: tuple[Group, ...] = (
             _result,
         ),
         Command(
+            "workflow", "asking:show_workflow", "how far a workflow is, step by step",
+            "Show a workflow: its state, its steps, what each waits for, times and errors. Of a\n"
+            "large one the first 500 steps are shown, and all are counted.",
+            (("skedulr workflow default/0k3v5b", "one workflow"),
+             ("skedulr workflow default/0k3v5b --json | jq .counts", "how many steps are where")),
+            _task_id,
+        ),
+        Command(
             "list", "asking:list_tasks", "tasks by state, pool, name or text",
             "List tasks: those at work first, then queued, scheduled, ended; the newest first.\n"
             "--cursor goes on where an earlier list ended. A search looks at some 20,000 tasks,\n"

@@ -28,6 +28,7 @@ from gevent.hub import get_hub
 from .. import app as application
 from ..clock import Clock
 from ..config import Config, PoolSpec
+from ..delivery import Delivery
 from ..hub.driver import Driver
 from ..hub.monitor import Monitor, greenlet_stacks
 from ..keys import PoolKeys, SpaceKeys
@@ -39,6 +40,7 @@ from ..wires import SharedWire
 from . import poison
 from .board import Board
 from .control import Control
+from .deliverer import Deliverer
 from .executor import Executor, Limits
 from .fetcher import Fetcher
 from .heart import Heart
@@ -196,11 +198,18 @@ class Child:
             url=spec.url, channel=space.control, name=f"{name}:control",
             pool=pool, on_change=self._on_change,
             on_cancel=lambda uid: self.executor.interrupt(uid, CANCELLED),
+            on_outbox=lambda: self.deliverer.wake(),
         )
+        delivering = SharedWire(spec.url, name=f"{name}:deliver")
+        self.deliverer = Deliverer(
+            namespace=config.namespace, pool=pool, wire=delivering, driver=self.driver
+        )
+        store.on_told = self.deliverer.wake
         self.sweeper = Sweeper(
             store=store, wire=side, driver=self.driver, lease_s=config.lease,
             keep=(config.keep_records_days * 86400, config.keep_records, config.keep_dead),
             judgement=poison.judge_host(),
+            needed=Delivery(config.namespace, side).living,
         )
         space = SpaceKeys(config.namespace)
         self.ticker = Ticker(
@@ -226,6 +235,7 @@ class Child:
         self.fetcher.start()
         self.sweeper.start()
         self.control.start()
+        self.deliverer.start()
         self.ticker.start()
         self.publisher.start()
         # The driver replaces its own greenlet, the heart its own errors; these can not.
@@ -334,6 +344,7 @@ class Child:
         # Patient to the end: a batch that was given up half way could not be repeated with others
         # under its number.
         self.recorder.flush(2.0)
+        self.deliverer.stop()
         self.patience.stop()
         self.heart.stop()
         if self._status == DRAINED:

@@ -16,12 +16,14 @@ log = logging.getLogger("skedulr.pool")
 class Control:
     """Follows the namespace's control channel. ``on_cancel(uid)`` hears of this pool's cancels,
     ``on_change()`` that settings of the pool may have changed (also after each new subscription,
-    since a message may have been missed)."""
+    since a message may have been missed), ``on_outbox()`` that there is something to deliver."""
 
     def __init__(
         self, *, url: str, channel: str, name: str, pool: str,
         on_cancel: Callable[[bytes], object], on_change: Callable[[], object],
+        on_outbox: Callable[[], object] = lambda: None,
     ) -> None:
+        self._on_outbox = on_outbox
         self._url, self._channel, self._name, self._pool = url, channel, name, pool
         self._on_cancel, self._on_change = on_cancel, on_change
         self._greenlet: gevent.Greenlet | None = None
@@ -60,7 +62,9 @@ class Control:
         pool, _, uid = what.partition("/")
         if pool not in (self._pool, "*"):
             return
-        if verb == "cancel":
+        if verb == "outbox":
+            self._on_outbox()
+        elif verb == "cancel":
             self._on_cancel(uid.encode())
         else:
             self._on_change()

@@ -20,7 +20,8 @@ from .. import message, payload, retries
 from ..app import Skedulr
 from ..clock import Clock
 from ..context import Context, running
-from ..errors import PayloadError, TaskCancelled, TaskTimeout
+from ..dependencies import read_waits
+from ..errors import PayloadError, TaskCancelled, TaskFailed, TaskTimeout
 from ..hub.driver import Driver
 from ..middleware import Step, compose
 from ..names import Published
@@ -238,6 +239,11 @@ class Executor:
         if "expires" in extras and self._is_late(claimed, due_ms, extras["expires"]):
             outcomes.expire(run)
             return
+        if "fill" in extras:
+            why_not = self._fill(extras["fill"], args, kwargs)
+            if why_not:
+                outcomes.bury(run, "InputMissing", why_not)
+                return
         run.context = self._context(run, task, args, kwargs, extras, due_ms)
         self._limit(run, task)
         self._call(run, task)
@@ -254,7 +260,27 @@ class Executor:
             headers=extras.get("headers") or {},
             tick=extras["tick"] / 1000 if "tick" in extras else None,
             report=partial(self._report, claimed), spawn=partial(self.workers.spawn, run),
+            inputs=partial(self._inputs, extras) if "parents" in extras else None,
         )
+
+    def _inputs(self, extras: dict[str, Any]) -> list[Any]:
+        waits = read_waits(extras)
+        return [] if waits is None else self._app.client.results(waits.inputs)
+
+    def _fill(self, places: list[Any], args: list[Any], kwargs: dict[str, Any]) -> str | None:
+        """Put the results of steps where they stand as arguments; or why that can not be."""
+        try:
+            results = self._app.client.results([id for _, id in places])
+        except PayloadError as error:
+            return str(error)
+        for (at, _), result in zip(places, results, strict=True):
+            if isinstance(result, TaskFailed):
+                return f"an argument is the result of a task that gave none: {result}"
+            if isinstance(at, str):
+                kwargs[at] = result
+            else:
+                args[at] = result
+        return None
 
     def _limit(self, run: Run, task: Task[..., Any]) -> None:
         """Set the run's time limit, and tell the master what a hang of it would count."""

@@ -7,6 +7,7 @@ do it at once; each step is one bounded script.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from ..hub.driver import Driver, Repeat
 from ..store import BATCH, Judgement, Store
@@ -23,12 +24,15 @@ MOST_PAGES = 20
 
 
 class Sweeper:
-    """Sweeps one pool. ``keep`` is (age in seconds, most ended records, most dead ones)."""
+    """Sweeps one pool. ``keep`` is (age in seconds, most ended records, most dead ones);
+    ``needed(pool, uid)`` says whether a task that has not ended waited for this one."""
 
     def __init__(
         self, *, store: Store, wire: Wire, driver: Driver, lease_s: float,
         keep: tuple[float, int, int], judgement: Judgement,
+        needed: Callable[[str, bytes], bool] = lambda pool, uid: False,
     ) -> None:
+        self._needed = needed
         self._store, self._wire, self._driver = store, wire, driver
         self._lease_s, self._keep, self._judgement = lease_s, keep, judgement
         self._repeats: list[Repeat] = []
@@ -72,13 +76,26 @@ class Sweeper:
         """Forget old records; how many."""
         age_s, most_done, most_dead = self._keep
         total = 0
+        kept: dict[bool, set[bytes]] = {True: set(), False: set()}
+        loose: list[bytes] = []
         for _ in range(MOST_PAGES):
             try:
-                count = self._store.trim(self._wire, round(age_s * 1000), most_done, most_dead)
+                page = self._store.trim(
+                    self._wire, round(age_s * 1000), most_done, most_dead,
+                    passed=(len(kept[False]), len(kept[True])), loose=loose,
+                )
+                loose = self._loose(page.done, kept[False]) + self._loose(page.dead, kept[True])
             except WireError as error:
                 log.debug("can not trim: %s", error)
                 break
-            total += count
-            if count < BATCH:
+            total += page.forgotten
+            if page.forgotten < BATCH and not page.done and not page.dead:
                 break
         return total
+
+    def _loose(self, parents: list[bytes], kept: set[bytes]) -> list[bytes]:
+        """Those of these ended tasks that no other needs any more; the others go to ``kept``."""
+        pool = self._store.keys.pool
+        loose = [uid for uid in parents if not self._needed(pool, uid)]
+        kept.update(set(parents) - set(loose))
+        return loose

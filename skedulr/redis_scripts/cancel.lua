@@ -1,13 +1,14 @@
 -- PURPOSE  Cancel a task. One that has not started ends here; a running one gets a durable flag that
 --          its owner finds at the next renewal, and a message that hurries it.
 -- KEYS     ready delayed suspects claims tasks info records done dead cancels watch stats unique
---          progress
+--          progress waiting held edges outbox
 -- ARGV     id, journal entry of the cancel, channel, message
--- RETURNS  {now ms, was}: 'queued', 'scheduled', 'running', 'ended', or 'unknown'
+-- RETURNS  {now ms, was}: 'queued', 'scheduled', 'waiting', 'running', 'ended', or
+--          'unknown'; and how many tasks wait for it, if any
 -- include: now
 -- include: end_tasks
 local ready, delayed, suspects, claims, tasks, info, records, done, dead, cancels, watch, stats,
-  unique, progress = unpack(KEYS)
+  unique, progress, waiting, held, edges, outbox = unpack(KEYS)
 local id = ARGV[1]
 local now = now_ms()
 
@@ -23,12 +24,17 @@ if redis.call('ZREM', ready, id) == 1 or redis.call('ZREM', suspects, id) == 1 t
   was = 'queued'
 elseif redis.call('ZREM', delayed, id) == 1 then
   was = 'scheduled'
+elseif redis.call('HDEL', waiting, id) == 1 then
+  redis.call('ZREM', held, id)
+  redis.call('ZREM', outbox, 'a ' .. id)
+  was = 'waiting'
 elseif redis.call('HEXISTS', records, id) == 1 then
   was = 'ended'
 end
-if was == 'queued' or was == 'scheduled' then
-  end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
+if was == 'queued' or was == 'scheduled' or was == 'waiting' then
+  local told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress}, {id}, {'c'}, {ARGV[2]}, now)
+             progress = progress, edges = edges, outbox = outbox}, {id}, {'c'}, {ARGV[2]}, now)
+  if told > 0 then return {now, was, told} end
 end
 return {now, was}

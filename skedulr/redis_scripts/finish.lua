@@ -1,10 +1,11 @@
 -- PURPOSE  End the runs of a batch whose tokens still hold; refuse the others. Repeatable by number.
 -- KEYS     leases claims tasks info done records dead owned own cancels watch stats unique progress
---          suspects wake meta
+--          suspects wake meta edges outbox
 -- ARGV     number of this call, the count n of tasks that end, then n times:
 --          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), journal entry;
 --          then pairs id, token of tasks that were started since the last call
--- RETURNS  {now ms, verdicts}: a letter a task that ends: 'k' kept, 'l' the claim is lost
+-- RETURNS  {now ms, verdicts}: a letter a task that ends: 'k' kept, 'l' the claim is lost; and,
+--          except in a repeat, how many of the ended have others that wait for them, if any
 -- include: now
 -- include: lane
 -- include: drop_claims
@@ -12,7 +13,7 @@
 -- include: end_tasks
 -- include: suspect_left
 local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats, unique,
-  progress, suspects, wake, meta = unpack(KEYS)
+  progress, suspects, wake, meta, edges, outbox = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 
@@ -24,6 +25,7 @@ if stored then return {now, stored} end
 redis.call('ZREM', leases, '')
 local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
+local told = 0
 local verdicts, kept = judge_claims(claims, ids, tokens)
 if #kept > 0 then
   local ending, kinds, entries = {}, {}, {}
@@ -31,11 +33,12 @@ if #kept > 0 then
     ending[n], kinds[n], entries[n] = ids[i], ARGV[4 * i + 1], ARGV[4 * i + 2]
   end
   drop_claims(leases, claims, owned, ending)
-  end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
+  told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress}, ending, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox}, ending, kinds, entries, now)
 end
 mark_started(claims, unique, info, ARGV, 4 * count + 3, now)
 suspect_left(own, suspect, ids, suspects, wake, meta)
 remember(own, 'finish', ARGV[1], verdicts)
+if told > 0 then return {now, verdicts, told} end
 return {now, verdicts}

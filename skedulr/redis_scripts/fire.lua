@@ -2,7 +2,8 @@
 --          comes second finds another tick stored and changes nothing. A tick that was missed and
 --          is not made up is passed over the same way.
 -- KEYS     ready delayed suspects claims tasks info records done dead cancels watch stats unique
---          windows progress wake meta planned resting ticks
+--          windows progress wake meta planned resting ticks waiting held
+--          edges outbox
 -- ARGV     control channel; journal entry for a run that is cancelled; '' or what is put behind ids
 --          that were used already (after the server's clock was set back);
 --          then per tick (at most 100): schedule, revision, the stored tick, the next one or '-',
@@ -19,7 +20,8 @@
 -- include: unqueue
 -- include: end_tasks
 local ready, delayed, suspects, claims, tasks, info, records, done, dead, cancels, watch, stats,
-  unique, windows, progress, wake, meta, planned, resting, ticks = unpack(KEYS)
+  unique, windows, progress, wake, meta, planned, resting, ticks, waiting, held,
+  edges, outbox = unpack(KEYS)
 local channel, entry, again = ARGV[1], ARGV[2], ARGV[3]
 local count = math.floor((#ARGV - 3) / 9)
 local now = now_ms()
@@ -60,10 +62,11 @@ local function cancel_run(id)
     redis.call('PUBLISH', channel, 'cancel ' .. pool .. '/' .. id)
     return
   end
-  if #unqueue({ready = ready, delayed = delayed, suspects = suspects}, {id}) == 0 then return end
+  if #unqueue({ready = ready, delayed = delayed, suspects = suspects, waiting = waiting,
+               held = held, outbox = outbox}, {id}) == 0 then return end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress}, {id}, {'c'}, {entry}, now)
+             progress = progress, edges = edges, outbox = outbox}, {id}, {'c'}, {entry}, now)
 end
 
 -- What the run before means for this tick: nil to fire it, or its verdict.

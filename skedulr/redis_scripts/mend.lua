@@ -1,7 +1,7 @@
 -- PURPOSE  Mend broken states that doctor.py found: one kind of mend a call, for up to 100 ids. Each
 --          is looked at once more, so that what is sound by now stays as it is.
 -- KEYS     ready delayed suspects leases claims tasks info records done dead cancels watch unique
---          windows progress wake meta broken
+--          windows progress wake meta broken waiting held
 -- ARGV     what: a name of `mends` below; then pairs id, detail
 -- RETURNS  {now ms, letters}: a letter an id: 'm' mended, '-' there was nothing to mend (any more)
 -- include: now
@@ -12,7 +12,8 @@
 -- include: forget
 -- include: wake
 local ready, delayed, suspects, leases, claims, tasks, info, records, done, dead, cancels, watch,
-  unique, windows, progress, wake, meta, broken = unpack(KEYS)
+  unique, windows, progress, wake, meta, broken, waiting, held =
+  unpack(KEYS)
 local now = now_ms()
 
 local function has_body(id) return redis.call('HEXISTS', tasks, id) == 1 end
@@ -27,12 +28,17 @@ end
 
 local function queued(id)
   return redis.call('ZSCORE', ready, id) or redis.call('ZSCORE', delayed, id)
-    or redis.call('ZSCORE', suspects, id)
+    or redis.call('ZSCORE', suspects, id) or redis.call('ZSCORE', held, id)
+end
+
+local function leave_waiting(id)
+  redis.call('HDEL', waiting, id)
+  return redis.call('ZREM', held, id)
 end
 
 local function leave_queue(id)
   return redis.call('ZREM', ready, id) + redis.call('ZREM', delayed, id)
-    + redis.call('ZREM', suspects, id)
+    + redis.call('ZREM', suspects, id) + leave_waiting(id)
 end
 
 local function leave_claims(id)
@@ -99,6 +105,7 @@ end
 mends['one_place'] = function(id)
   if not has_body(id) then return false end
   if sound_claim(id) then return leave_queue(id) > 0 end
+  if redis.call('ZSCORE', held, id) then return leave_waiting(id) == 1 end
   if redis.call('ZSCORE', delayed, id) then
     return redis.call('ZREM', ready, id) + redis.call('ZREM', suspects, id) > 0
   end

@@ -2,7 +2,7 @@
 --          with a record that says where they are. Where the token still holds. Repeatable by
 --          number (it shares the finish lane).
 -- KEYS     leases claims tasks info done records dead owned own cancels watch stats unique progress
---          suspects wake meta
+--          suspects wake meta edges outbox
 -- ARGV     number of this call, then per task: id, token, journal entry
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
 --          cancelled meanwhile and is still claimed: the caller has to cancel it there, and to
@@ -13,7 +13,7 @@
 -- include: end_tasks
 -- include: suspect_left
 local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats, unique,
-  progress, suspects, wake, meta = unpack(KEYS)
+  progress, suspects, wake, meta, edges, outbox = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 3
 local now = now_ms()
 
@@ -33,7 +33,7 @@ if #kept > 0 then
   drop_claims(leases, claims, owned, gone)
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress}, gone, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox}, gone, kinds, entries, now)
 end
 suspect_left(own, suspect, ids, suspects, wake, meta)
 remember(own, 'finish', ARGV[1], verdicts)

@@ -1,6 +1,7 @@
 -- PURPOSE  Put finished tasks back into the queue: a fresh start that keeps the history. A second
 --          call changes nothing and says so.
 -- KEYS     ready delayed tasks info records done dead unique windows wake meta
+--          edges outbox
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          only what ended at this time or before it, ms; 0 for whatever ended
 --          then per task: id, '' or "<priority> <when> <unique>" (see enqueue.lua; it never
@@ -11,7 +12,9 @@
 -- include: now
 -- include: stamp
 -- include: enqueue
-local ready, delayed, tasks, info, records, done, dead, unique, windows, wake, meta = unpack(KEYS)
+-- include: tell_children
+local ready, delayed, tasks, info, records, done, dead, unique, windows, wake, meta, edges,
+  outbox = unpack(KEYS)
 local capacity, before, count = tonumber(ARGV[1]), tonumber(ARGV[2]), (#ARGV - 2) / 3
 local now = now_ms()
 if count == 0 then return {now, ''} end
@@ -60,6 +63,17 @@ local function judge(ended)
   return table.concat(verdicts), back, holders
 end
 
+-- What they came to before is not to be told any more; those that were skipped for it wait again.
+local function retell(moved)
+  local stale, letters = {}, {}
+  for n, id in ipairs(moved) do
+    letters[n] = 'r'
+    for letter in string.gmatch('s d c e k', '%a') do stale[#stale + 1] = letter .. ' ' .. id end
+  end
+  redis.call('ZREM', outbox, unpack(stale))
+  tell_children({edges = edges, outbox = outbox}, moved, letters, now)
+end
+
 local function revive(back, ended)
   local stamped, bodies, theirs, moved = stamp(now), {}, {}, {}
   for n, i in ipairs(back) do
@@ -72,6 +86,7 @@ local function revive(back, ended)
   redis.call('HSET', tasks, unpack(bodies))
   enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
            wake = wake, meta = meta}, moved, theirs, now)
+  if redis.call('EXISTS', edges) == 1 then retell(moved) end
 end
 
 local ended = redis.call('HMGET', records, unpack(ids))

@@ -1,9 +1,11 @@
--- PURPOSE  Store a batch of tasks: to ready, or to delayed where a delay or a time is given.
+-- PURPOSE  Store a batch of tasks: to ready, to delayed where a delay or a time is given, or to
+--          waiting where they are to wait for others.
 --          Safe to repeat: an id whose stored envelope is the same counts as stored.
 -- KEYS     ready delayed suspects tasks info records done dead cancels watch stats unique windows
---          progress wake meta
+--          progress wake meta waiting held edges outbox
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
---          then per task: id, envelope, and '' or "<priority> <when> <unique>" (see enqueue.lua);
+--          then per task: id, envelope, and '' or "<priority> <when> <unique>[ <letters>]" (see
+--          enqueue.lua);
 --          then, if a task is to replace another one, the journal entry of that one's cancel
 -- RETURNS  {now ms, verdicts}: a letter a task: 's' stored, 'a' already there (the same envelope),
 --          'd' another task has this id, 'f' the pool is full, 'u' its unique key is taken;
@@ -12,9 +14,11 @@
 -- include: stamp
 -- include: enqueue
 -- include: unqueue
+-- include: hold_back
 -- include: end_tasks
 local ready, delayed, suspects, tasks, info, records, done, dead, cancels, watch, stats, unique,
-  windows, progress, wake, meta = unpack(KEYS)
+  windows, progress, wake, meta, waiting, held, edges,
+  outbox = unpack(KEYS)
 local capacity = tonumber(ARGV[1])
 local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
@@ -35,7 +39,7 @@ end
 local function replaceable(holder, stored_now)
   if stored_now[holder] then return true end
   return redis.call('ZSCORE', ready, holder) or redis.call('ZSCORE', delayed, holder)
-    or redis.call('ZSCORE', suspects, holder)
+    or redis.call('ZSCORE', suspects, holder) or redis.call('HEXISTS', waiting, holder) == 1
 end
 
 -- Decide first, write after: a refused write must leave nothing behind.
@@ -68,24 +72,35 @@ local function judge()
 end
 
 local function store(fresh)
-  local stamped, bodies, new, theirs = stamp(now), {}, {}, {}
+  local stamped, bodies, new, theirs, tied, tied_options = stamp(now), {}, {}, {}, {}, {}
   for n, i in ipairs(fresh) do
-    new[n], theirs[n] = ids[i], options[i]
+    if options[i].letters then
+      tied[#tied + 1], tied_options[#tied + 1] = ids[i], options[i]
+    else
+      new[#new + 1], theirs[#new + 1] = ids[i], options[i]
+    end
     bodies[2 * n - 1], bodies[2 * n] = ids[i], ARGV[3 * i] .. stamped
   end
   -- This is the write that Redis refuses when it is full: nothing is stored then.
   redis.call('HSET', tasks, unpack(bodies))
-  enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-           wake = wake, meta = meta}, new, theirs, now)
+  if #new > 0 then
+    enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
+             wake = wake, meta = meta}, new, theirs, now)
+  end
+  if #tied > 0 then
+    hold_back({waiting = waiting, held = held, outbox = outbox, info = info, unique = unique,
+               windows = windows}, tied, tied_options, now)
+  end
 end
 
 local function cancel_replaced(replaced)
   local kinds, entries, entry = {}, {}, ARGV[3 * count + 2]
-  unqueue({ready = ready, delayed = delayed, suspects = suspects}, replaced)
+  unqueue({ready = ready, delayed = delayed, suspects = suspects, waiting = waiting,
+           held = held, outbox = outbox}, replaced)
   for i = 1, #replaced do kinds[i], entries[i] = 'c', entry end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress}, replaced, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox}, replaced, kinds, entries, now)
 end
 
 local verdicts, fresh, holders, replaced = judge()

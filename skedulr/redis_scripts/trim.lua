@@ -1,28 +1,46 @@
 -- PURPOSE  Forget the oldest records: those past the age, then those over the count; up to `limit`
 --          a call, none younger than a minute (a repeated submit must still find it). And locks
---          that hold nothing any more: windows that ended, a few of those whose holder is gone.
--- KEYS     done dead records tasks unique windows
--- ARGV     limit (at most 500), age ms, most records of done, most of dead
--- RETURNS  {now ms, how many records were forgotten}
+--          that hold nothing any more: windows that ended, a few of those whose holder is gone. A
+--          record that other tasks were tied to stays until the caller knows that none needs it.
+-- KEYS     done dead records tasks unique windows edges
+-- ARGV     limit (at most 500), age ms, most records of done, most of dead; how many of the oldest
+--          of done, and of dead, are known to be needed and passed over; then ids whose edges go
+-- RETURNS  {now ms, how many records were forgotten}; where any have edges also {ids of done that
+--          have}, {ids of dead}
 -- include: now
 -- include: whole
-local done, dead, records, tasks, unique, windows = unpack(KEYS)
+-- include: drop_edges
+local done, dead, records, tasks, unique, windows, edges = unpack(KEYS)
 local limit, age = math.min(tonumber(ARGV[1]), 500), math.max(tonumber(ARGV[2]), 60000)
 local now = now_ms()
 local forgotten = 0
 
-local function trim(index, most)
-  local old = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now - age), 'LIMIT', 0, limit)
-  if #old == 0 then
-    local over = redis.call('ZCARD', index) - most
-    if over <= 0 then return end
-    old = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now - 60000), 'LIMIT', 0,
-                     math.min(over, limit))
-    if #old == 0 then return end
+-- Those of `old` that no other task was tied to, and the others.
+local function parted(old)
+  if redis.call('EXISTS', edges) == 0 then return old, {} end
+  local free, tied = {}, {}
+  for i, page in ipairs(redis.call('HMGET', edges, unpack(old))) do
+    if page then tied[#tied + 1] = old[i] else free[#free + 1] = old[i] end
   end
+  return free, tied
+end
+
+local function trim(index, most, passed)
+  local tied
+  local old = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now - age), 'LIMIT', passed, limit)
+  if #old == 0 then
+    local over = redis.call('ZCARD', index) - most - passed
+    if over <= 0 then return {} end
+    old = redis.call('ZRANGEBYSCORE', index, '-inf', whole(now - 60000), 'LIMIT', passed,
+                     math.min(over, limit))
+    if #old == 0 then return {} end
+  end
+  old, tied = parted(old)
+  if #old == 0 then return tied end
   redis.call('ZREM', index, unpack(old))
   redis.call('HDEL', records, unpack(old))
   forgotten = forgotten + #old
+  return tied
 end
 
 -- Whether a lock's text says that its window has ended; nil for a lock without a window.
@@ -56,8 +74,12 @@ local function drop_orphans()
   end
 end
 
-trim(done, tonumber(ARGV[3]))
-trim(dead, tonumber(ARGV[4]))
+local loose = {}
+for i = 7, #ARGV do loose[#loose + 1] = ARGV[i] end
+drop_edges(edges, loose)
+local tied_done = trim(done, tonumber(ARGV[3]), tonumber(ARGV[5] or '0'))
+local tied_dead = trim(dead, tonumber(ARGV[4]), tonumber(ARGV[6] or '0'))
 if redis.call('EXISTS', windows) == 1 then drop_ended_windows() end
 if redis.call('EXISTS', unique) == 1 then drop_orphans() end
-return {now, forgotten}
+if #tied_done + #tied_dead == 0 then return {now, forgotten} end
+return {now, forgotten, tied_done, tied_dead}

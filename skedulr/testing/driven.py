@@ -30,12 +30,14 @@ from ..app import default as default_app
 from ..client import Client, ClientConfig, _announce, _Process
 from ..committer import Committer, Parcel
 from ..context import Context, task_id
+from ..delivery import Delivery
 from ..errors import ResultTimeout, SkedulrError
 from ..hub.driver import Driver
 from ..keys import PoolKeys, SpaceKeys, split_id
 from ..pools.ticker import definitions_of
 from ..queries import pool_names
-from ..store import STORED, Store, Submission
+from ..store import STORED, TAKEN_MS, Store, Submission
+from ..tasks import Call
 from ..waiting import Listener, Waiter
 from .crew import Crew
 from .fake import FakeWire, OneWire
@@ -241,7 +243,7 @@ class DrivenApp(Skedulr):
                     continue
                 if until():
                     return
-                if self._tick() or self._claim():
+                if self._deliver() or self._tick() or self._claim():
                     continue
                 if stuck:
                     raise SkedulrError(f"{stuck} waits for something that nothing here will do")
@@ -282,6 +284,17 @@ class DrivenApp(Skedulr):
         for one in over:
             self._unpark(one)
         return bool(over)
+
+    def _deliver(self) -> int:
+        """Tell waiting tasks what became of those they wait for; how much there was to tell."""
+        pools = pool_names(self.wire, SpaceKeys(self._namespace))
+        filled = [
+            pool for pool in pools
+            if self.wire.call("EXISTS", PoolKeys(self._namespace, pool).outbox)
+        ]
+        # Ahead of its time: nobody else here has it in hand.
+        delivery = Delivery(self._namespace, self.wire)
+        return delivery.settle(filled, ahead_ms=2 * TAKEN_MS) if filled else 0
 
     def _tick(self) -> int:
         """Fire the schedules that are due; how many were. Under ``inline()`` none is."""
@@ -386,6 +399,15 @@ class DrivenClient(Client):
         super().__init__(config)
         self._driven = driven
         self._one_process = _DrivenProcess(driven, config)
+
+    def start_workflow(
+        self, id: str, name: str, steps: Sequence[tuple[str | None, Call[Any]]]
+    ) -> None:
+        """As ``Client.start_workflow``; under ``inline()`` it has ended then."""
+        super().start_workflow(id, name, steps)
+        self._driven.submitted([
+            f"{call.task.option('pool', 'default')}/{call.task.own['id']}" for _, call in steps
+        ])
 
     def cancel(self, id: str) -> bool:
         """As ``Client.cancel``."""

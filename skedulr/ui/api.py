@@ -58,6 +58,9 @@ class Api:
         app.route("/api/pools/<pool>/purge", "POST", self.purge)
         app.route("/api/pause", "POST", lambda: self.pause(None, True))
         app.route("/api/resume", "POST", lambda: self.pause(None, False))
+        app.route("/api/workflows/<id>", "GET", self.workflow)
+        app.route("/api/workflows/<pool>/<uid>", "GET",
+                  lambda pool, uid: self.workflow(f"{pool}/{uid}"))
         app.route("/api/schedules", "GET", self.schedules)
         for action in ("run", "pause", "resume", "remove"):
             app.route(f"/api/schedules/<name>/{action}", "POST", self._on_schedule(action))
@@ -93,6 +96,12 @@ class Api:
     def task(self, pool: str, uid: str) -> bottle.HTTPResponse:
         """All that is known of one task."""
         return answer(self.site.client.get(f"{pool}/{uid}"))
+
+    def workflow(self, id: str) -> bottle.HTTPResponse:
+        """A workflow with its first 500 steps."""
+        view = self.site.client.workflow(id)
+        del view["ids"]
+        return answer(view)
 
     def schedules(self) -> bottle.HTTPResponse:
         """Schedules, sorted by name, by pages."""

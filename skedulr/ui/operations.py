@@ -249,7 +249,7 @@ class Operations:
 
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "queued": ("ready", "suspects"), "scheduled": ("delayed",), "running": ("leases",),
-    "dead": ("dead",), "waiting": (),
+    "dead": ("dead",), "waiting": ("held",),
 }
 
 

@@ -237,6 +237,28 @@ class Scripts:
     ) -> Reply:
         return Reply(self.run("trim", limit, age, most_done, most_dead))
 
+    def attach(self, *edges: tuple[str, str, str]) -> Reply:
+        return Reply(self.run("attach", *(part for edge in edges for part in edge)))
+
+    def take(
+        self, *delivered: tuple[str, str], limit: int = 100, ahead: int = 10_000, lease: int = 5000
+    ) -> Reply:
+        """``rest`` is the score, then items and what is held of them."""
+        flat = [part for pair in delivered for part in pair]
+        return Reply(self.run("take", limit, ahead, lease, *flat))
+
+    def resolve(
+        self, *edges: tuple[str, str, int], entries: tuple[bytes, ...] = (b"parent failed",)
+    ) -> Reply:
+        flat = [part for edge in edges for part in edge]
+        return Reply(self.run("resolve", b"all succeeded", len(entries), *entries, *flat))
+
+    def reopen(self, *tasks: tuple[str, int, str, bytes]) -> Reply:
+        return Reply(self.run("reopen", *(part for one in tasks for part in one)))
+
+    def begin(self, what: str, uid: str, entry: bytes = b"begun") -> Reply:
+        return Reply(self.run("begin", what, uid, entry))
+
     def watch(self, uid: str, channel: str = "ch1") -> Any:
         return self.run("watch", uid, channel)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from script_driver import Scripts, task
+from script_driver import Reply, Scripts, task
 
 HOUR = 3_600_000
 
@@ -93,3 +93,16 @@ def test_a_full_redis_can_be_trimmed(real: Scripts) -> None:
     ended(real, "a", ago=2 * HOUR)
     real.runner.server.fill()
     assert real.trim(age=HOUR).rest == [1]
+
+
+def test_a_parent_s_record_stays_until_none_of_its_children_needs_it(pool: Scripts) -> None:
+    pool.submit(task("old"), task("older"))
+    pool.attach(("old", "default/c,1,0", ""))
+    ended(pool, "old", "older", ago=2 * HOUR)
+    assert pool.trim(age=HOUR).rest == [1, ["old"], []]
+    assert list(pool.state()["records"]) == ["old"]
+    passed = Reply(pool.run("trim", 500, HOUR, 1000, 1000, 1, 0))
+    assert passed.rest == [0]
+    loose = Reply(pool.run("trim", 500, HOUR, 1000, 1000, 0, 0, "old"))
+    assert loose.rest == [1]
+    assert not {"records", "edges"} & set(pool.state())

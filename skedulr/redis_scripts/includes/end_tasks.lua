@@ -1,13 +1,17 @@
 -- include: whole
 -- include: stamp
 -- include: forget
+-- include: tell_children
 -- The one way into an end state. A record is the journal with its last entry: the envelope, what
 -- its attempts came to, how it ended. `kinds` is a letter a task: 's' succeeded, 'd' dead (to the
--- dead-letter queue), 'c' cancelled, 'e' expired, 'm' moved to another pool. `k` names the keys tasks, info, records, done,
--- dead, cancels, watch, stats, unique and progress. Bodies that are gone already end all the same.
+-- dead-letter queue), 'c' cancelled, 'e' expired, 'k' skipped, 'm' moved to another pool, 'w' a
+-- workflow that has begun. `k` names the keys tasks, info, records, done, dead, cancels, watch,
+-- stats, unique, progress, edges and outbox. Bodies that are gone already end all the same. Returns
+-- how many of the tasks have others that wait for them.
 local function end_tasks(k, ids, kinds, entries, now)
-  if #ids == 0 then return end
-  local records, ended, buried, counted = {}, {}, {}, {s = 0, d = 0, c = 0, e = 0, m = 0}
+  if #ids == 0 then return 0 end
+  local records, ended, buried = {}, {}, {}
+  local counted = {s = 0, d = 0, c = 0, e = 0, k = 0, m = 0, w = 0}
   local stamped, at = stamp(now), whole(now)
   for i, body in ipairs(redis.call('HMGET', k.tasks, unpack(ids))) do
     records[2 * i - 1], records[2 * i] = ids[i], (body or '') .. entries[i] .. stamped
@@ -24,4 +28,5 @@ local function end_tasks(k, ids, kinds, entries, now)
   -- A window runs on when its task has ended, unless that was cancelled: it may be wanted again.
   -- A lock counts within its pool, so one that moves leaves none.
   forget(k, ids, function(mode, i) return mode ~= 'w' or kinds[i] == 'c' or kinds[i] == 'm' end)
+  return tell_children(k, ids, kinds, now)
 end

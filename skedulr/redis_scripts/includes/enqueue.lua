@@ -3,14 +3,22 @@
 -- include: wake
 local PLAIN = {priority = 0, due = 0}
 
--- The option text of a task, '' or "<priority> <when> <unique>": <when> is '-', '+<delay ms>' or
+-- The option text of a task, '' or "<priority> <when> <unique>[ <letters>]": <when> is '-', '+<delay ms>' or
 -- '@<due ms>'; <unique> is '-' or "<mode>:<on duplicate>:<window ms>:<digest>", where mode is d
--- (until done), s (until start) or w (a window), on duplicate is x (raise), r (return), p (replace).
+-- (until done), s (until start) or w (a window), on duplicate is x (raise), r (return), p (replace);
+-- <letters> says what it waits for (see hold_back.lua), with a w behind it where a workflow sees to
+-- it that it is tied to its parents.
 -- Read before anything is written: an error here leaves nothing behind.
 local function read_options(text, now)
   if text == '' then return PLAIN end
-  local priority, when, unique = string.match(text, '^(%-?%d+) (%S+) (%S+)$')
-  local o = {priority = tonumber(priority), due = 0}
+  local placing, letters = text, nil
+  local held = ''
+  if string.find(text, ' [SAF]+w?$') then
+    placing, letters, held = string.match(text, '^(.*) ([SAF]+)(w?)$')
+  end
+  local priority, when, unique = string.match(placing, '^(%-?%d+) (%S+) (%S+)$')
+  local o = {priority = tonumber(priority), due = 0, text = placing, letters = letters,
+             held = held == 'w'}
   local known = priority and true
   if known and when ~= '-' then
     local sign, ms = string.match(when, '^([+@])(%d+)$')
@@ -37,7 +45,7 @@ local function digests_of(options)
 end
 
 -- Put tasks whose bodies are stored into ready, or into delayed where they are due later. `k` names
--- the keys ready, delayed, info, unique, windows, wake and meta.
+-- the keys ready, delayed, info, unique, windows, wake and meta; without unique no key is locked.
 local function enqueue(k, ids, options, now)
   local sequence = redis.call('HINCRBY', k.meta, 'sequence', #ids) - #ids
   local headers, places, later, first = {}, {}, {}, nil
@@ -59,7 +67,7 @@ local function enqueue(k, ids, options, now)
   end
   if #headers > 0 then
     redis.call('HSET', k.info, unpack(headers))
-    take_locks(k.unique, k.windows, ids, options, now)
+    if k.unique then take_locks(k.unique, k.windows, ids, options, now) end
   end
   if #places > 0 then redis.call('ZADD', k.ready, unpack(places)) end
   local before = next_due(k.delayed)

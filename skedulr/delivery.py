@@ -1,0 +1,388 @@
+"""Delivery: how children hear of their parents, whatever pools they are in and whoever dies.
+
+A script touches one pool, so an edge is made and told in steps, each of them safe to repeat:
+
+1. submit.lua stores the child, what it waits for, and "to be tied" in its own outbox.
+2. attach.lua, in the parent's pool, keeps the edge there and says whether the parent has ended.
+3. Whatever ends a parent that has edges notes that in its own outbox, in the same script.
+4. resolve.lua, in the child's pool, counts the edge once: the child goes into the queue, waits on,
+   or is skipped, which is an end and goes on with 3.
+
+An item leaves the outbox only after what it stands for is done; so wherever a process dies the
+next one does the rest, and what was done already changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from . import message
+from .dependencies import Waits, read_waits
+from .errors import PayloadError
+from .keys import PoolKeys, split_id
+from .store import BATCH, ENDED, MISSING, PENDING, Store
+from .wire import Wire
+
+#: A workflow whose steps are not all stored after this long is dropped, ms.
+UNFINISHED_MS = 60_000
+#: Records read at once: they may be large.
+_RECORDS = 50
+#: Items of the outbox taken at once.
+_ITEMS = 500
+
+_ENDS = {"d": "dead", "c": "cancelled", "e": "expired", "k": "skipped", "p": "removed"}
+#: What keeps a task from running all whose parents were to fail.
+_EXHAUSTED = message.entry(
+    message.SKIPPED, "", 0, 0, "all of the tasks succeeded of which one had to fail"
+)
+_AGAIN = message.entry(
+    message.RESUBMITTED, "", 0, 0, "a task it waits for was resubmitted"
+)
+
+
+class Edge(NamedTuple):
+    """A child, by pool and uid, which of its parents this is (from 1), and in which round."""
+
+    pool: str
+    uid: str
+    place: int
+    round: int
+
+    @classmethod
+    def read(cls, text: str) -> Edge:
+        """From ``"<pool>/<uid>,<place>,<round>"``."""
+        id, place, round = text.split(",")
+        pool, _, uid = id.partition("/")
+        return cls(pool, uid, int(place), int(round))
+
+    def text(self) -> str:
+        """As attach.lua keeps it."""
+        return f"{self.pool}/{self.uid},{self.place},{self.round}"
+
+
+class Child(NamedTuple):
+    """A task that is to be tied to its parents."""
+
+    pool: str
+    uid: str
+    round: int
+    waits: Waits
+
+
+class Delivery:
+    """Ties and tells, over one wire; of any pool of the namespace."""
+
+    def __init__(self, namespace: str, wire: Wire) -> None:
+        self._namespace, self._wire = namespace, wire
+        self._stores: dict[str, Store] = {}
+        #: Delivered, and still to be removed from the outbox, by pool.
+        self._delivered: dict[str, list[tuple[bytes, bytes]]] = {}
+        #: Pools whose outboxes were filled by what was told here.
+        self.told: set[str] = set()
+
+    # Tying
+
+    def attach(self, children: Sequence[Child], *, skip_lost: bool = True) -> dict[str, str]:
+        """Tie children to their parents, and tell them of those that have ended; the first unknown
+        parent by child. With ``skip_lost`` such a child is skipped."""
+        lost: dict[str, str] = {}
+        open_edges = [
+            (parent, Edge(one.pool, one.uid, at + 1, one.round), one.waits.missing)
+            for one in children for at, parent in enumerate(one.waits.parents)
+        ]
+        news = _News(self)
+        for parent, edge, _ in self._tie_all(open_edges, news):
+            id = f"{edge.pool}/{edge.uid}"
+            if id not in lost:
+                lost[id] = parent
+                if skip_lost:
+                    news.add(edge._replace(place=0), _skipped(f"no task {parent} is known"))
+        news.flush()
+        return lost
+
+    def _tie_all(
+        self, edges: Sequence[tuple[str, Edge, bool]], news: _News
+    ) -> Iterator[tuple[str, Edge, bool]]:
+        """Tie children, and tell of the parents that have ended; yields edges whose parents are
+        unknown. A parent that went to another pool is followed there."""
+        while edges:
+            ended: list[tuple[str, Edge, bool]] = []
+            for edge, letter in self._tie(edges):
+                if letter == ENDED:
+                    ended.append(edge)
+                elif letter != PENDING:
+                    yield edge
+            elsewhere: list[tuple[str, Edge, bool]] = []
+            for edge, home in self._tell_ended(ended, news):
+                if home is None:
+                    yield edge
+                else:
+                    elsewhere.append((home, *edge[1:]))
+            edges = elsewhere
+
+    def _tie(
+        self, edges: Sequence[tuple[str, Edge, bool]]
+    ) -> Iterator[tuple[tuple[str, Edge, bool], str]]:
+        by_pool: dict[str, list[tuple[str, Edge, bool]]] = {}
+        for edge in edges:
+            by_pool.setdefault(split_id(edge[0])[0], []).append(edge)
+        for pool, theirs in by_pool.items():
+            for part in _parts(theirs, BATCH):
+                letters = self._store(pool).attach(self._wire, [
+                    (split_id(parent)[1], edge.text(), MISSING if missing else "")
+                    for parent, edge, missing in part
+                ])
+                yield from zip(part, letters, strict=True)
+
+    def _tell_ended(
+        self, edges: Sequence[tuple[str, Edge, bool]], news: _News
+    ) -> Iterator[tuple[tuple[str, Edge, bool], str | None]]:
+        """Tell of parents that have ended already; yields the edges of those that went to another
+        pool, with their ids there, or None where nothing is known of them any more."""
+        by_parent: dict[str, list[tuple[str, Edge, bool]]] = {}
+        for one in edges:
+            by_parent.setdefault(one[0], []).append(one)
+        for parent, record in self._records(by_parent):
+            home = None if record is None else message.moved_to(record)
+            entry = None if record is None or home else _outcome(parent, record)
+            for one in by_parent[parent]:
+                if record is None or home is not None:
+                    yield one, home
+                else:
+                    news.add(one[1], entry)
+
+    # Telling
+
+    def deliver(self, pool: str, *, ahead_ms: int = 0) -> int:
+        """Deliver what the outbox of a pool holds, and what comes of that, in any pool; how many
+        items. What was delivered last is removed by the next call."""
+        count, todo = 0, {pool}
+        while todo:
+            here = todo.pop()
+            self.told.discard(here)
+            taken, done = self._deliver_some(here, ahead_ms)
+            count += done
+            if taken >= _ITEMS:
+                todo.add(here)
+            todo |= self.told
+        return count
+
+    def settle(self, pools: Iterable[str], *, ahead_ms: int = 0) -> int:
+        """Deliver until nothing is left in any of ``pools``; how many items."""
+        count = 0
+        for pool in pools:
+            count += self.deliver(pool, ahead_ms=ahead_ms)
+        while self._delivered:
+            count += self.deliver(next(iter(self._delivered)), ahead_ms=ahead_ms)
+        return count
+
+    @property
+    def owes(self) -> bool:
+        """Whether delivered items are still to be removed."""
+        return bool(self._delivered)
+
+    def _deliver_some(self, pool: str, ahead_ms: int) -> tuple[int, int]:
+        """How many items were taken, and how many of them delivered."""
+        store = self._store(pool)
+        delivered = self._delivered.pop(pool, [])
+        try:
+            score, items = store.take(self._wire, delivered, ahead_ms=ahead_ms, limit=_ITEMS)
+        except BaseException:
+            self._delivered[pool] = delivered
+            raise
+        if not items:
+            return 0, 0
+        now_ms = int(float(score))
+        news, children, done = _News(self), [], []
+        for item, held in items:
+            letter, uid = chr(item[0]), item[2:].decode()
+            if letter == "a":
+                child, finished = self._child(pool, uid, held, now_ms)
+                if child is not None:
+                    children.append(child)
+                if not finished:
+                    continue
+            elif letter == "m":
+                self._tell_of_move(pool, uid, held)
+            elif letter == "r":
+                self._reopen(pool, uid, held)
+            else:
+                entry = None if letter in "sw" else _skipped(f"{pool}/{uid} is {_ENDS[letter]}")
+                for edge in self._edges(pool, uid, held):
+                    news.add(edge, entry)
+            done.append((item, score))
+        news.flush()
+        if children:
+            self.attach(children)
+        if done:
+            self._delivered[pool] = self._delivered.get(pool, []) + done
+        return len(items), len(done)
+
+    def _child(
+        self, pool: str, uid: str, body: bytes, now_ms: int
+    ) -> tuple[Child | None, bool]:
+        """What there is to tie of a child, and whether its item is done with that."""
+        try:
+            journal = message.read_journal(body)
+        except PayloadError:
+            return None, True  # it is gone, or nobody can tell what it waits for
+        if "steps" in journal.extras:
+            if now_ms - journal.submitted_ms < UNFINISHED_MS:
+                return None, False
+            self.drop(f"{pool}/{uid}", journal)
+            return None, True
+        waits = read_waits(journal.extras)
+        return None if waits is None else Child(pool, uid, _round(journal), waits), True
+
+    def drop(self, id: str, journal: message.Journal) -> bool:
+        """Remove a workflow whose steps were not all stored; False where it has begun."""
+        pool, uid = split_id(id)
+        store = self._store(pool)
+        if store.begin(self._wire, "stop", uid) == ENDED:
+            return False
+        by_pool: dict[str, list[str]] = {}
+        for at, (_, where) in enumerate(journal.extras["steps"]):
+            by_pool.setdefault(where, []).append(f"{uid}.{at}")
+        for where, uids in by_pool.items():
+            for part in _parts(uids, BATCH):
+                self._store(where).purge(self._wire, part, ended=False)
+        store.begin(self._wire, "drop", uid)
+        return True
+
+    def _tell_of_move(self, pool: str, uid: str, first: bytes) -> None:
+        """The parent goes on elsewhere: its edges go with it."""
+        for _, record in self._records([f"{pool}/{uid}"]):
+            home = None if record is None else message.moved_to(record)
+            if home is None:
+                return
+            news = _News(self)
+            edges = [(home, edge, False) for edge in self._edges(pool, uid, first)]
+            for parent, edge, _ in self._tie_all(edges, news):
+                news.add(edge, _skipped(f"no task {parent} is known"))
+            news.flush()
+
+    def _reopen(self, pool: str, uid: str, first: bytes) -> None:
+        """A task was resubmitted: those that were skipped for it wait again."""
+        by_pool: dict[str, set[str]] = {}
+        for edge in self._edges(pool, uid, first):
+            by_pool.setdefault(edge.pool, set()).add(f"{edge.pool}/{edge.uid}")
+        for where, ids in by_pool.items():
+            batch = []
+            for id, record in self._records(sorted(ids)):
+                text = None if record is None else _waiting_again(record)
+                if record is not None and text is not None:
+                    batch.append((split_id(id)[1], len(record), text, _AGAIN))
+            for part in _parts(batch, BATCH):
+                if self._store(where).reopen(self._wire, part):
+                    self.told.add(where)
+
+    # Looking
+
+    def _edges(self, pool: str, uid: str, first: bytes) -> Iterator[Edge]:
+        if not first:
+            return
+        head, *texts = first.decode().split(" ")
+        yield from map(Edge.read, texts)
+        for page in range(1, int(head.partition(",")[0]) + 1):
+            more = self._wire.call("HGET", self._store(pool).keys.edges, f"{uid},{page}") or b""
+            yield from map(Edge.read, more.decode().split())
+
+    def _records(self, ids: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        by_pool: dict[str, list[str]] = {}
+        for id in ids:
+            by_pool.setdefault(split_id(id)[0], []).append(id)
+        for pool, theirs in by_pool.items():
+            for part in _parts(theirs, _RECORDS):
+                uids = [split_id(id)[1] for id in part]
+                found = self._wire.call("HMGET", self._store(pool).keys.records, *uids)
+                yield from zip(part, found, strict=True)
+
+    def living(self, pool: str, uid: bytes) -> bool:
+        """Whether a child of this ended task has not ended itself."""
+        first = self._wire.call("HGET", self._store(pool).keys.edges, uid) or b""
+        by_pool: dict[str, list[str]] = {}
+        for edge in self._edges(pool, uid.decode(), first):
+            by_pool.setdefault(edge.pool, []).append(edge.uid)
+        return any(
+            any(length > 0 for length in self._lengths(where, part))
+            for where, uids in by_pool.items() for part in _parts(uids, BATCH)
+        )
+
+    def _lengths(self, pool: str, uids: Sequence[str]) -> list[int]:
+        tasks = self._store(pool).keys.tasks
+        lengths: list[int] = self._wire.calls([("HSTRLEN", tasks, uid) for uid in uids])
+        return lengths
+
+    def _store(self, pool: str) -> Store:
+        known = self._stores.get(pool)
+        if known is None:
+            known = self._stores[pool] = Store(PoolKeys(self._namespace, pool))
+        return known
+
+    def resolve(
+        self, pool: str, entries: Sequence[bytes], edges: Sequence[tuple[str, str, int]]
+    ) -> None:
+        """Tell children of a pool; see ``Store.resolve``."""
+        if self._store(pool).resolve(self._wire, _EXHAUSTED, entries, edges):
+            self.told.add(pool)
+
+
+class _News:
+    """What children are to be told, gathered into as few calls as possible."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._pools: dict[str, tuple[dict[bytes, int], list[tuple[str, str, int]]]] = {}
+
+    def add(self, edge: Edge, entry: bytes | None) -> None:
+        """A child's parent succeeded (None), or did not, which the entry says."""
+        entries, edges = self._pools.setdefault(edge.pool, ({}, []))
+        number = 0 if entry is None else entries.setdefault(entry, len(entries) + 1)
+        edges.append((edge.uid, f"{edge.place},{edge.round}", number))
+        if len(edges) >= BATCH:
+            self._flush(edge.pool)
+
+    def flush(self) -> None:
+        """Send what is left."""
+        for pool in list(self._pools):
+            self._flush(pool)
+
+    def _flush(self, pool: str) -> None:
+        entries, edges = self._pools.pop(pool)
+        self._delivery.resolve(pool, list(entries), edges)
+
+
+def _skipped(reason: str) -> bytes:
+    return message.entry(message.SKIPPED, "", 0, 0, reason)
+
+
+def _outcome(parent: str, record: bytes) -> bytes | None:
+    """None where the task of this record succeeded, else why its children can not run."""
+    try:
+        state = message.read_journal(record).end_state or "dead"
+    except PayloadError:
+        state = "dead"
+    return None if state == "succeeded" else _skipped(f"{parent} is {state}")
+
+
+def _round(journal: message.Journal) -> int:
+    return sum(entry.kind == message.RESUBMITTED for entry in journal.entries)
+
+
+def _waiting_again(record: bytes) -> str | None:
+    """What ``waiting`` holds of a skipped task that is opened again; None for any other."""
+    try:
+        journal = message.read_journal(record)
+    except PayloadError:
+        return None
+    waits = read_waits(journal.extras)
+    if waits is None or journal.end_state != "skipped":
+        return None
+    priority = str(journal.extras.get("placing", "0")).partition(" ")[0]
+    return f"{_round(journal) + 1} {priority} - - {waits.letters}"
+
+
+def _parts(items: Sequence[Any], size: int) -> Iterator[Any]:
+    for at in range(0, len(items), size):
+        yield items[at:at + size]

@@ -1,0 +1,44 @@
+-- PURPOSE  Take items of the outbox to deliver them, and remove those that were delivered. A taken
+--          item comes again after a while, so that the next deliverer goes on where one died.
+-- KEYS     outbox edges tasks
+-- ARGV     most items (at most 500), how far ahead of their time, ms, for how long they are taken,
+--          ms; then pairs item, score: delivered, and removed where the score is still this one
+-- RETURNS  {now ms, score, item, what, item, what, ...}: an item is "<letter> <task>": 'a' to be
+--          tied to its parents (what: its body); 's' succeeded, or 'd', 'c', 'e', 'k', 'm' as in
+--          end_tasks, 'p' removed, 'r' resubmitted (what: the first page of its edges); '' if gone
+-- include: now
+-- include: whole
+-- include: drop_edges
+local outbox, edges, tasks = unpack(KEYS)
+local now = now_ms()
+
+local function remove_delivered()
+  local items, done, purged = {}, {}, {}
+  for i = 4, #ARGV, 2 do items[#items + 1] = ARGV[i] end
+  if #items == 0 then return end
+  for i, score in ipairs(redis.call('ZMSCORE', outbox, unpack(items))) do
+    -- Where it is another one, something happened to the task again.
+    if score and tonumber(score) == tonumber(ARGV[2 * i + 3]) then
+      done[#done + 1] = items[i]
+      if string.sub(items[i], 1, 2) == 'p ' then purged[#purged + 1] = string.sub(items[i], 3) end
+    end
+  end
+  if #done > 0 then redis.call('ZREM', outbox, unpack(done)) end
+  drop_edges(edges, purged)
+end
+
+remove_delivered()
+-- Half a millisecond: no score that anything else writes.
+local score = whole(now + tonumber(ARGV[3])) .. '.5'
+local taken = redis.call('ZRANGEBYSCORE', outbox, '-inf', whole(now + tonumber(ARGV[2])), 'LIMIT', 0,
+                         tonumber(ARGV[1]))
+local reply, moved = {now, score}, {}
+for i, item in ipairs(taken) do
+  local id = string.sub(item, 3)
+  local held = string.sub(item, 1, 1) == 'a' and redis.call('HGET', tasks, id)
+    or redis.call('HGET', edges, id)
+  reply[#reply + 1], reply[#reply + 2] = item, held or ''
+  moved[2 * i - 1], moved[2 * i] = score, item
+end
+if #moved > 0 then redis.call('ZADD', outbox, unpack(moved)) end
+return reply
