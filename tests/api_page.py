@@ -85,7 +85,8 @@ def page() -> str:
               "On `@task` for all calls, by `using` for some.\n", _table(("option", "meaning"), (
                   (f"`{name}`", OPTIONS[name]) for name in Options.__annotations__))]
     for name, kind in (("Task", skedulr.Task), ("Call", skedulr.Call), ("Handle", skedulr.Handle),
-                       ("Schedule", Schedule), ("Workflow", skedulr.Workflow), ("Step", skedulr.Step)):
+                       ("Schedule", Schedule), ("Workflow", skedulr.Workflow),
+                       ("Step", skedulr.Step)):
         parts += [f"## {name}\n", _doc(kind), *_members(kind)]
     parts += ["## Inside a task\n", *(_entry(name, getattr(skedulr, name)) for name in _CONTEXT)]
     parts += ["### What `current_task()` gives\n", _doc(Context), *_members(Context)]
