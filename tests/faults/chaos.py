@@ -333,7 +333,9 @@ class Chaos:
                     os.kill(pid, signal.SIGKILL)
 
             with self._world.fault("killed", *children):
-                trap = self._world.trap(node, called, then, act=kill)
+                # Not by the world: the server may be away. A call that it answers NOSCRIPT will do.
+                trap = self._world.proxy(node)
+                trap.set_trap(called, then, act=kill)
                 end = time.monotonic() + 4
                 while not trap.sprung and time.monotonic() < end:
                     time.sleep(0.02)
