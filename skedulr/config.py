@@ -205,6 +205,7 @@ class Config:
     keep_records_days: float = 7.0
     keep_records: int = 100_000
     keep_dead: int = 100_000
+    keep_records_mb: int = 512
     capacity: int | None = None
     wait_replicas: int = 0
     #: Where each value came from: "flag --lease", "environment SKEDULR_LEASE", "file setup.cfg".
@@ -452,6 +453,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("keep_records", _whole(0), _COUNT,
             "how many records of finished tasks a pool keeps", "N"),
     Setting("keep_dead", _whole(0), _COUNT, "how many dead tasks a pool keeps", "N"),
+    Setting("keep_records_mb", _whole(1), _ONE_UP,
+            "how much memory in Redis the records of a pool take, dead ones go last", "MB"),
     Setting("capacity", _whole(1), _ONE_UP,
             "most tasks a pool holds unfinished; a submit beyond it fails", "N"),
     Setting("wait_replicas", _whole(0), _COUNT,

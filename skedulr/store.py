@@ -17,10 +17,12 @@ from typing import Any, NamedTuple, TypeVar
 from .dependencies import Waits
 from .keys import PoolKeys, SpaceKeys
 from .redis_scripts import Script, script
-from .wire import Runner, WireError
+from .wire import Runner, Wire, WireError
 
 T = TypeVar("T")
 
+#: Of so many records the size is taken for all; and what Redis needs beside each one's text.
+SAMPLE, RECORD_OVERHEAD = 20, 180
 #: The most ids one call of a script takes.
 BATCH = 500
 
@@ -148,6 +150,14 @@ class Trimmed(NamedTuple):
     forgotten: int
     done: list[bytes]
     dead: list[bytes]
+
+
+class Records(NamedTuple):
+    """Ended and dead records that are kept, and the mean bytes of one in Redis (0 for none)."""
+
+    done: int
+    dead: int
+    mean_bytes: float
 
 
 class Lane:
@@ -359,6 +369,16 @@ class Store:
     def unwatch(self, wire: Runner, uid: str, channel: str) -> None:
         """Take back a ``watch``."""
         self._run(wire, "unwatch", [uid, channel])
+
+    def records(self, wire: Wire) -> Records:
+        """How many records the pool keeps, and about how many bytes one takes, from a sample."""
+        keys = self.keys
+        done, dead, sample = wire.calls([
+            ("ZCARD", keys.done), ("ZCARD", keys.dead), ("HRANDFIELD", keys.records, SAMPLE),
+        ])
+        lengths = wire.calls([("HSTRLEN", keys.records, uid) for uid in sample]) if sample else []
+        mean = sum(lengths) / len(lengths) + RECORD_OVERHEAD if lengths else 0.0
+        return Records(done, dead, mean)
 
     def trim(
         self, wire: Runner, age_ms: int, most_done: int, most_dead: int, limit: int = BATCH,

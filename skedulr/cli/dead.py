@@ -16,6 +16,7 @@ from ..queries import MOST_ITEMS
 from ..store import FULL, STORED
 from . import exits
 from .asking import list_tasks, next_page
+from .pace import Pace
 from .progress import Progress
 from .session import Session
 from .steering import store_of
@@ -29,7 +30,12 @@ def show(session: Session) -> int:
 
 def resubmit(session: Session) -> int:
     """``skedulr dead resubmit``."""
-    return _bulk(session, "resubmitted", lambda pool, uids: _resubmit(session, pool, uids))
+    pace = Pace(session.given.rate)
+
+    def put_back(pool: str, uids: list[str]) -> int:
+        return sum(_resubmit(session, pool, list(part)) for part in pace.parts(uids))
+
+    return _bulk(session, "resubmitted", put_back)
 
 
 def _resubmit(session: Session, pool: str, uids: list[str]) -> int:

@@ -309,6 +309,16 @@ def _filters(parser: argparse.ArgumentParser, state: bool = True) -> None:
     )
 
 
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tasks a second above 0")
+    return rate
+
+
 def _dead_list(parser: argparse.ArgumentParser) -> None:
     _filters(parser, state=False)
     _paging(parser)
@@ -316,6 +326,10 @@ def _dead_list(parser: argparse.ArgumentParser) -> None:
 
 def _dead_resubmit(parser: argparse.ArgumentParser) -> None:
     _filters(parser, state=False)
+    parser.add_argument(
+        "--rate", metavar="N", type=_rate,
+        help="no more than N tasks a second, for a service that just came back",
+    )
 
 
 def _dead_purge(parser: argparse.ArgumentParser) -> None:
@@ -469,7 +483,8 @@ GROUPS: tuple[Group, ...] = (
             "Put dead tasks back into their queues, all or those that the filters mean. One whose\n"
             "unique key another task holds by now stays. It can be interrupted and run again.",
             (("skedulr dead resubmit --pool critical --name send_email", "after a repair"),
-             ("skedulr dead resubmit --query error:ConnectionError", "by the kind of error")),
+             ("skedulr dead resubmit --query error:ConnectionError --rate 50",
+              "by the kind of error, gently")),
             _dead_resubmit,
         ),
         Command(

@@ -53,7 +53,7 @@ from .publisher import Publisher
 from .recorder import Recorder
 from .runs import CANCELLED, LOST, SHUTDOWN
 from .signals import Signals, unblock
-from .sweeper import Sweeper
+from .sweeper import Keep, Sweeper
 from .ticker import Ticker, definitions_of
 
 #: Exit statuses of a child, as the master reads them.
@@ -207,7 +207,10 @@ class Child:
         store.on_told = self.deliverer.wake
         self.sweeper = Sweeper(
             store=store, wire=side, driver=self.driver, lease_s=config.lease,
-            keep=(config.keep_records_days * 86400, config.keep_records, config.keep_dead),
+            keep=Keep(
+                config.keep_records_days * 86400, config.keep_records, config.keep_dead,
+                config.keep_records_mb * 1_048_576,
+            ),
             judgement=poison.judge_host(),
             needed=Delivery(config.namespace, side).living,
         )

@@ -7,10 +7,12 @@ do it at once; each step is one bounded script.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..hub.driver import Driver, Repeat
-from ..store import BATCH, Judgement, Store
+from ..store import BATCH, Judgement, Records, Store
 from ..wire import Wire, WireError
 
 log = logging.getLogger("skedulr.pool")
@@ -23,13 +25,38 @@ TRIM_S = 60.0
 MOST_PAGES = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How long and how many records are kept: age in seconds, ended ones, dead ones, bytes of all
+    of them together (by a sample)."""
+
+    age_s: float
+    most_done: int
+    most_dead: int
+    most_bytes: float = math.inf
+
+    def counts(self, there: Records) -> tuple[int, int]:
+        """Most ended and most dead records, for a pool that has ``there``."""
+        fit = self.most_bytes / there.mean_bytes if there.mean_bytes else math.inf
+        if there.done + there.dead <= fit:
+            return self.most_done, self.most_dead
+        over = there.done + there.dead - math.floor(fit)
+        # The dead are what someone still has to look at: they go last.
+        done_over = min(there.done, over)
+        dead_over = over - done_over
+        return (
+            min(self.most_done, there.done - done_over),
+            min(self.most_dead, max(0, there.dead - dead_over)),
+        )
+
+
 class Sweeper:
-    """Sweeps one pool. ``keep`` is (age in seconds, most ended records, most dead ones);
-    ``needed(pool, uid)`` says whether a task that has not ended waited for this one."""
+    """Sweeps one pool. ``needed(pool, uid)`` says whether a task that has not ended waited for
+    this one."""
 
     def __init__(
         self, *, store: Store, wire: Wire, driver: Driver, lease_s: float,
-        keep: tuple[float, int, int], judgement: Judgement,
+        keep: Keep, judgement: Judgement,
         needed: Callable[[str, bytes], bool] = lambda pool, uid: False,
     ) -> None:
         self._needed = needed
@@ -74,14 +101,18 @@ class Sweeper:
 
     def trim(self) -> int:
         """Forget old records; how many."""
-        age_s, most_done, most_dead = self._keep
         total = 0
+        try:
+            most_done, most_dead = self._keep.counts(self._store.records(self._wire))
+        except WireError as error:
+            log.debug("can not trim: %s", error)
+            return 0
         kept: dict[bool, set[bytes]] = {True: set(), False: set()}
         loose: list[bytes] = []
         for _ in range(MOST_PAGES):
             try:
                 page = self._store.trim(
-                    self._wire, round(age_s * 1000), most_done, most_dead,
+                    self._wire, round(self._keep.age_s * 1000), most_done, most_dead,
                     passed=(len(kept[False]), len(kept[True])), loose=loose,
                 )
                 loose = self._loose(page.done, kept[False]) + self._loose(page.dead, kept[True])

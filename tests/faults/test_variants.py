@@ -19,7 +19,7 @@ from world import World
 
 from skedulr.hub.driver import Driver
 from skedulr.pools import poison
-from skedulr.pools.sweeper import Sweeper
+from skedulr.pools.sweeper import Keep, Sweeper
 from skedulr.store import Store
 from skedulr.wire import Wire
 
@@ -148,6 +148,6 @@ def _sweep_as_another_node(world: World) -> None:
     # Its wheel is not needed to call it once.
     Sweeper(
         store=Store(world.keys), wire=wire, driver=cast("Driver", None), lease_s=world.lease_s,
-        keep=(86400, 1000, 1000), judgement=poison.judge_host(),
+        keep=Keep(86400, 1000, 1000), judgement=poison.judge_host(),
     ).recover()
     wire.close()
