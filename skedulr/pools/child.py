@@ -200,9 +200,8 @@ class Child:
             on_cancel=lambda uid: self.executor.interrupt(uid, CANCELLED),
             on_outbox=lambda: self.deliverer.wake(),
         )
-        delivering = SharedWire(spec.url, name=f"{name}:deliver")
         self.deliverer = Deliverer(
-            namespace=config.namespace, pool=pool, wire=delivering, driver=self.driver
+            namespace=config.namespace, pool=pool, wire=side, driver=self.driver
         )
         store.on_told = self.deliverer.wake
         self.sweeper = Sweeper(

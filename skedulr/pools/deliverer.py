@@ -1,7 +1,7 @@
 """The deliverer: tells waiting tasks of this pool, and others, what became of their parents.
 
 It looks at the pool's outbox whenever this process ended a task that others wait for, when the
-control channel says so, and once a second; at those of all pools now and then, because one that
+control channel says so, and every few seconds; at those of all pools now and then, because one that
 nobody serves may hold what another waits for.
 """
 
@@ -20,10 +20,11 @@ from ..wire import Wire, WireError
 
 log = logging.getLogger("skedulr.pool")
 
-#: Between two looks that nobody asked for, seconds.
-LOOK_S = 1.0
+#: Between two looks that nobody asked for, seconds: what a dead process left undelivered waits so
+#: long. An idle pool pays for each of them.
+LOOK_S = 4.0
 #: Every so many of those are at all pools.
-ALL_POOLS = 15
+ALL_POOLS = 5
 
 
 class Deliverer:
