@@ -131,12 +131,12 @@ class Chaos:
     def __init__(
         self, *, seed: int, seconds: float, folder: Path, say: Callable[[str], None] = print,
         rate: float = 15.0, pause_s: tuple[float, float] = (0.3, 4.0), quiet: float = 0.08,
-        idle_s: float = MOST_IDLE_S, variant: str | None = None,
+        idle_s: float = MOST_IDLE_S, variant: str | None = None, lease_s: float = LEASE_S,
     ) -> None:
         self.seed, self._seconds, self._say = seed, seconds, say
         self._rate, self._pause_s, self._quiet, self._idle_s = rate, pause_s, quiet, idle_s
         self._draw = random.Random(seed)
-        self._variant = variant
+        self._variant, self._lease_s = variant, lease_s
         self.faults: Counter[str] = Counter()
         durable = {"appendonly": "yes", "appendfsync": "always"}
         self._servers = [Server("redis", tcp=True, **durable) for _ in range(2)]
@@ -172,7 +172,7 @@ class Chaos:
                 stack.callback(server.close)
                 server.start()
             self._world = stack.enter_context(
-                World(self._servers[0], self._folder, lease_s=LEASE_S, idle_s=self._idle_s)
+                World(self._servers[0], self._folder, lease_s=self._lease_s, idle_s=self._idle_s)
             )
             self._follow(self._servers[1], self._servers[0])
             self._producers_link = Proxy(self._servers[0].url).start()
@@ -218,7 +218,7 @@ class Chaos:
             (12, lambda: submit("plain", delay=draw.uniform(0.05, 3))),
             (22, lambda: submit("hold", draw.uniform(0, 0.5))),
             (10, lambda: submit("hold", draw.uniform(0.5, 2))),
-            (1, lambda: submit("hold", 1.2 * LEASE_S)),
+            (1, lambda: submit("hold", 1.2 * self._lease_s)),
             (3, lambda: submit("burn", draw.uniform(0.01, 0.3))),
             (10, lambda: submit("flaky", draw.randint(1, 2))),
             (5, lambda: submit("doomed", ends=("dead",))),
@@ -259,7 +259,7 @@ class Chaos:
             # A time without faults once in a while: then nothing excuses a task that waits.
             if self._draw.random() < self._quiet:
                 self._join(running)
-                time.sleep(min(LEASE_S * 3 + 8, max(0.0, until - time.monotonic())))
+                time.sleep(min(self._lease_s * 3 + 8, max(0.0, until - time.monotonic())))
         self._join(running)
 
     def _serve(self, seconds: float) -> None:
@@ -365,7 +365,7 @@ class Chaos:
     def _kill_node(self, draw: random.Random) -> None:
         with self._a_node(draw) as node:
             self._world.kill_node(node)
-            time.sleep(draw.choice((0.0, 1.0, LEASE_S + 6)))
+            time.sleep(draw.choice((0.0, 1.0, self._lease_s + 6)))
             self._start_node(node)
 
     def _freeze_node(self, draw: random.Random) -> None:
@@ -393,7 +393,7 @@ class Chaos:
     def _restart_server(self, draw: random.Random) -> None:
         with self._server_turn, self._world.fault("outage"):
             self._world.server.kill()
-            time.sleep(draw.choice((0.0, 1.0, 0.8 * LEASE_S, 1.5 * LEASE_S, 2.5 * LEASE_S)))
+            time.sleep(draw.choice((0.0, 1.0, *(n * self._lease_s for n in (0.8, 1.5, 2.5)))))
             self._on_main(self._world.server.start)
             wait_until(self._answers, 20, "the server has read its file")
 
@@ -467,7 +467,7 @@ class Chaos:
         proxy.set("pass")
 
     def _a_while(self, draw: random.Random) -> float:
-        return LEASE_S * draw.choice((0.1, 0.4, 0.8, 1.2, 1.7, 2.5))
+        return self._lease_s * draw.choice((0.1, 0.4, 0.8, 1.2, 1.7, 2.5))
 
     def _answers(self) -> bool:
         try:

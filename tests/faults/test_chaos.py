@@ -14,7 +14,7 @@ pytestmark = pytest.mark.server
 def test_random_faults_lose_nothing_and_double_nothing(tmp_path: Path, seed: int) -> None:
     print(f"seed {seed}")
     report = Chaos(
-        seed=seed, seconds=15, folder=tmp_path, pause_s=(0.1, 1.5), quiet=0, idle_s=5
+        seed=seed, seconds=8, folder=tmp_path, pause_s=(0.1, 1.2), quiet=0, idle_s=5, lease_s=2
     ).run()
     print(report)
     assert report.history.submitted, "the producers did nothing"

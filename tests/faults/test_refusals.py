@@ -19,7 +19,7 @@ from world import World
 
 pytestmark = pytest.mark.server
 
-LEASE_S = 2.0
+LEASE_S = 1.5
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def test_a_server_that_refuses_for_longer_than_a_lease_costs_nothing(
             whole.submit("gate", "open")
         whole.effect("began", count=2)
         whole.submit("flaky", 1)
-        waiting = [whole.submit("hold", 1.0) for _ in range(3)]
+        waiting = [whole.submit("hold", 0.5) for _ in range(3)]
         whole.effect("began", waiting[0])
         with whole.fault("outage"), refuses(server):
             # The one thing waited for by the clock: it has to last longer than the lease.

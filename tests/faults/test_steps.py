@@ -34,9 +34,9 @@ def provoke(world: World, step: str) -> None:
     elif step == "promote":
         # Claims promote as well; the script of its own is for a node whose workers are all busy
         # when a due time comes that it knew of.
-        world.submit("plain", delay=0.7)
+        world.submit("plain", delay=0.5)
         for _ in range(4):
-            world.submit("hold", 1)
+            world.submit("gate", "open")
     else:
         world.submit("hold", 0.05)
 
@@ -66,6 +66,7 @@ def test_a_process_that_dies_at_a_script_loses_and_doubles_nothing(
         if mode == "drop_reply":
             wait_until(lambda: trap.lost > 0, what=f"{step} was applied")
         whole.kill(child)
+        (node.folder / "open").touch()
         history = whole.settle()
     assert [str(one) for one in history.verdict()] == []
 
@@ -80,6 +81,7 @@ def test_a_request_or_a_reply_that_is_lost_is_repeated_and_runs_nothing_twice(
         trap = whole.trap(node, step, mode, when=when(whole, step))
         provoke(whole, step)
         wait_until(lambda: trap.sprung, what=f"{step} is called")
+        (node.folder / "open").touch()
         history = whole.settle()
     assert [str(one) for one in history.verdict()] == []
 

@@ -72,7 +72,7 @@ def the_reply_of_a_claim_is_lost(world: World, variant: str | None) -> History:
     uid = world.submit("hold", 0.1)
     wait_until(lambda: trap.sprung, what="a claim went through")
     try:
-        world.effect("began", uid, timeout=WAIT_S + 3)
+        world.effect("began", uid, timeout=WAIT_S + 2)
     except AssertionError:
         return world.look()  # the samples tell how it waits
     return world.settle()
@@ -139,8 +139,8 @@ def test_nothing_is_found_where_the_guarantee_is_in_place(
 
 
 #: A lost reply is found by its task waiting where it should not, seconds; so the lease is longer.
-WAIT_S = 4.0
-LEASES = dict.fromkeys(SCENARIOS, 2.0) | {"numbers_ignored": 20.0}
+WAIT_S = 3.0
+LEASES = dict.fromkeys(SCENARIOS, 1.5) | {"numbers_ignored": 20.0}
 
 
 def _sweep_as_another_node(world: World) -> None:
