@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
@@ -225,10 +226,20 @@ def leave_connection(connection: Connection | None) -> None:
     take it from the parent; what the number of the socket is given to next must not be another one.
     """
     found = getattr(connection, "_sock", None)
-    if found is not None and found.fileno() >= 0:
+    number = -1 if found is None else found.fileno()
+    # Something else in the process may have closed the number and opened a file under it: seen as
+    # a subprocess whose output went nowhere, since this runs in its fork as well.
+    if number >= 0 and _is_socket(number):
         nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, found.fileno(), inheritable=False)
+        os.dup2(nothing, number, inheritable=False)
         os.close(nothing)
+
+
+def _is_socket(number: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(number).st_mode)
+    except OSError:
+        return False
 
 
 def options_of(url: str) -> dict[str, Any]:
