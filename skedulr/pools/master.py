@@ -348,9 +348,13 @@ class Master:
         }
         now_ms = int(time.time() * 1000)
         try:
+            # One command for the record and one for the pools, which a flush would lose as well.
             self._wire.call("HSET", self._space.nodes, self.node, msgpack.packb(record))
-            for pool in self.children.pools():
-                self._wire.call("HSETNX", self._space.pools, pool.name, now_ms)
+            names = [pool.name for pool in self.children.pools()]
+            known = self._wire.call("HMGET", self._space.pools, *names) if names else []
+            for name, seen in zip(names, known, strict=True):
+                if seen is None:
+                    self._wire.call("HSETNX", self._space.pools, name, now_ms)
         except WireError as error:
             log.debug("can not write the node's record: %s", error)
 

@@ -69,6 +69,8 @@ BEAT_S = 5.0
 SILENT_MS, RETIRE_MS = 60_000, 3_600_000
 #: Between two searches for schedules that nobody declares any more, ms.
 SWEEP_MS = 60_000
+#: What got lost is looked for at every so many heartbeats: it costs an idle pool three commands.
+SWEEP_BEATS = 6
 #: After a look that failed, the next one comes in this many seconds.
 AGAIN_S = 0.5
 #: A clock that goes back by more than this was set back, ms.
@@ -110,6 +112,7 @@ class Ticker:
         self._swept: set[str] = set()
         self._swept_ms = 0
         self._repeat: Repeat | None = None
+        self._beats = 0
         self._alarm = Alarm(driver, self.look, internal=True)
         self._looking = self._look_again = self._stopping = False
         #: Redis time of the first look: what came due before may have been missed.
@@ -141,7 +144,9 @@ class Ticker:
         try:
             self.declare()
             self.look()
-            self.sweep()
+            if self._beats % SWEEP_BEATS == 0:
+                self.sweep()
+            self._beats += 1
         except WireError as error:
             log.debug("pool %s: can not see to the schedules: %s", self._pool, error)
 
