@@ -22,7 +22,7 @@ log = logging.getLogger("skedulr.pool")
 
 #: Between two looks that nobody asked for, seconds: what a dead process left undelivered waits so
 #: long. An idle pool pays for each of them.
-LOOK_S = 4.0
+LOOK_S = 6.0
 #: Every so many of those are at all pools.
 ALL_POOLS = 5
 

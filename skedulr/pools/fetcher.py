@@ -26,7 +26,7 @@ from .patience import FIRST_S, LONGEST_S, Patience, Stopped
 log = logging.getLogger("skedulr.pool")
 
 #: How long one sleep in Redis lasts, seconds: drawn between the two, so that fetchers spread.
-SHORTEST_SLEEP_S, LONGEST_SLEEP_S = 1.2, 1.8
+SHORTEST_SLEEP_S, LONGEST_SLEEP_S = 1.4, 1.9
 
 
 class Fetcher:

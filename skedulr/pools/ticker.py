@@ -142,9 +142,12 @@ class Ticker:
     def beat(self) -> None:
         """Say that the code lives, registering it where needed; look; mend what got lost."""
         try:
-            self.declare()
+            seldom = self._beats % SWEEP_BEATS == 0
+            if self._declared or seldom:
+                # Code that declares nothing has nothing to keep alive.
+                self.declare()
             self.look()
-            if self._beats % SWEEP_BEATS == 0:
+            if seldom:
                 self.sweep()
             self._beats += 1
         except WireError as error:
