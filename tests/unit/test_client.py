@@ -58,6 +58,13 @@ def one(apps: Callable[..., Skedulr], one_server: Server) -> Skedulr:
 
 
 @pytest.fixture
+def quiet_server(fresh_server: Any) -> Server:
+    """A server that no other test has ever connected to, for counting connections."""
+    server: Server = fresh_server()
+    return server
+
+
+@pytest.fixture
 def proxy(one_server: Server) -> Iterator[Proxy]:
     with Proxy(one_server.url) as made:
         yield made
@@ -365,21 +372,25 @@ def names(server: Server) -> list[str]:
     ]
 
 
-def test_using_everything_takes_three_connections(one: Skedulr, one_server: Server) -> None:
+def test_using_everything_takes_three_connections(
+    apps: Callable[..., Skedulr], quiet_server: Server
+) -> None:
+    one = apps(quiet_server.url)
     handles = [task(one).submit(n) for n in range(50)]
     assert not one.wait(handles, 0.05)
     for handle in handles:
         assert handle.state == "queued"
-    assert sorted(names(one_server)) == ["listen", "query", "submit"]
+    assert sorted(names(quiet_server)) == ["listen", "query", "submit"]
 
 
 def test_closing_an_app_closes_its_connections_and_it_can_be_used_again(
-    one: Skedulr, one_server: Server
+    apps: Callable[..., Skedulr], quiet_server: Server
 ) -> None:
+    one = apps(quiet_server.url)
     assert not one.wait([task(one).submit(1)], 0.05)
     one.close()
     one.close()
-    wait_until(lambda: names(one_server) == [], what="its connections are closed")
+    wait_until(lambda: names(quiet_server) == [], what="its connections are closed")
     assert task(one).submit(2).state == "queued"
 
 
@@ -558,8 +569,8 @@ report([len(names), threading.active_count()])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc which threads live")
-def test_threads_that_have_ended_leave_no_connections(one_server: Server) -> None:
-    connections, threads = snippets.run(THREADS_THAT_END, one_server.url)
+def test_threads_that_have_ended_leave_no_connections(quiet_server: Server) -> None:
+    connections, threads = snippets.run(THREADS_THAT_END, quiet_server.url)
     assert connections < 6 and threads < 6
 
 
