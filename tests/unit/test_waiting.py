@@ -73,6 +73,12 @@ def world(worlds: Callable[[str, Server], World], server: Server) -> World:
 
 
 @pytest.fixture
+def one_server(fresh_server: Callable[..., Server]) -> Server:
+    """In this file a server that no other test knows: subscriptions are counted."""
+    return fresh_server()
+
+
+@pytest.fixture
 def one(worlds: Callable[[str, Server], World], one_server: Server) -> World:
     return worlds(one_server.url, one_server)
 
