@@ -21,7 +21,7 @@ KINDS = {".jpg", ".jpeg", ".png", ".webp"}
 
 @skedulr.task(name="thumbnail", pool="thumbs", timeout=30, never_retry_on=(OSError,))
 def thumbnail(source: str, target: str) -> list[int]:
-    """Write a small copy; its width and height. The file appears when it is whole, or not at all."""
+    """Write a small copy, whole or not at all; its width and height."""
     from PIL import Image  # only in the processes that draw
 
     with Image.open(source) as image:
