@@ -379,8 +379,14 @@ def _waiting_again(record: bytes) -> str | None:
     waits = read_waits(journal.extras)
     if waits is None or journal.end_state != "skipped":
         return None
-    priority = str(journal.extras.get("placing", "0")).partition(" ")[0]
-    return f"{_round(journal) + 1} {priority} - - {waits.letters}"
+    priority, limits = _placing_parts(journal)
+    return f"{_round(journal) + 1} {priority} - -{limits} {waits.letters}"
+
+
+def _placing_parts(journal: message.Journal) -> tuple[str, str]:
+    """Priority and limits (a blank before them, or "") of a task that is put back."""
+    priority, *rest = str(journal.extras.get("placing", "0")).split(" ")
+    return priority, "".join(f" {one}" for one in rest[2:])
 
 
 def _parts(items: Sequence[Any], size: int) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
-from . import dependencies, message, options, payload
+from . import dependencies, limiting, message, options, payload
 from .errors import ConfigError
 from .store import Submission
 from .tasks import Call, Task, check_redact
@@ -44,17 +44,18 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
         if task.unplaced:
             extras["unplaced"] = True
         priority, when, lock = _placing(task, call, extras.get("key"))
-        if priority or lock != "-":
-            # A resubmit gives it the same place and the same lock again.
-            extras["placing"] = f"{priority} - {lock}"
+        limited = _limits(call, extras)
+        if priority or lock != "-" or limited:
+            # A resubmit gives it the same place, the same lock and the same limits again.
+            extras["placing"] = f"{priority} - {lock}{limited}"
         if waits is not None:
             if when == "-" and "expires" in extras:
                 when = "+0"  # due when it has waited: it expires from then on
-            placing = f"{priority} {when} {lock} {waits.letters}"
+            placing = f"{priority} {when} {lock}{limited} {waits.letters}"
             if "_workflow" in own:
                 placing += "w"
-        elif priority or lock != "-" or when != "-":
-            placing = f"{priority} {when} {lock}"
+        elif priority or lock != "-" or when != "-" or limited:
+            placing = f"{priority} {when} {lock}{limited}"
     if waits is None:
         body = message.envelope(task.head, call.args, call.kwargs, extras, limit)
         return pool, Submission(uid, body, placing)
@@ -137,6 +138,23 @@ def _placing(
         what = _ON_DUPLICATE[task.option("on_duplicate", "raise")]
         lock = f"{mode}:{what}:{window_ms}:{unique_digest(call, key)}"
     return priority, when, lock
+
+
+def _limits(call: Call[Any], extras: dict[str, Any]) -> str:
+    """What the options of submit.lua say of a call's limits, a blank before it, or "". Readers find
+    names and keys in the envelope."""
+    task = call.task
+    limits = task.option("limit")
+    if not limits:
+        return ""
+
+    def fill(key: str) -> str:
+        return format_key(key, call)
+
+    rows = limiting.shown(limits, task.name, fill, task.option("redact") or ())
+    if rows:
+        extras["limits"] = rows
+    return " " + limiting.placing_of(limits, task.name, fill)
 
 
 def _bound(call: Call[Any]) -> Any:

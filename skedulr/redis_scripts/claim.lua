@@ -1,9 +1,11 @@
 -- PURPOSE  Take up to `want` tasks under a lease, after promoting what is due. Repeatable by number.
 --          Of the suspects an owner holds one at a time, and takes it in a batch of one.
--- KEYS     ready delayed suspects leases claims tasks info owned own cancels unique wake meta broken
--- ARGV     owner, number of this call, want (at most 500), how many of them start at once, lease ms
--- RETURNS  {now ms, next due ms or -1, {ids that are to be cancelled}, then per task: id, place,
---          body, header or ''}
+-- KEYS     ready delayed suspects leases claims tasks info owned own cancels unique wake meta
+--          broken limits slots rates releases parked queues turns marks
+-- ARGV     owner, number of this call, want (at most 500), how many of them start at once, lease ms,
+--          ms after which what waits goes first whatever its priority, or 0
+-- RETURNS  {now ms, when the next is due or let out by a limit (ms) or -1, {ids that are to be
+--          cancelled}, then per task: id, place, body, header or ''}
 --          The token of each is "<owner>:<number>".
 -- include: now
 -- include: lane
@@ -12,13 +14,23 @@
 -- include: claim_text
 -- include: locks
 -- include: wake
-local ready, delayed, suspects, leases, claims, tasks, info, owned, own, cancels, unique, wake, meta,
-  broken = unpack(KEYS)
+-- include: admit
+-- include: aging
+-- include: limits
+local ready, delayed, suspects, leases, claims, tasks, info, owned, own, cancels, unique, wake,
+  meta, broken, limits, slots, rates, releases, parked, queues, turns, marks = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues, turns)
 local owner, number = ARGV[1], tonumber(ARGV[2])
 local want, starting, lease = math.min(tonumber(ARGV[3]), 500), tonumber(ARGV[4]), tonumber(ARGV[5])
 local token = owner .. ':' .. ARGV[2]
 local now = now_ms()
-local k = {ready = ready, delayed = delayed, leases = leases, info = info, meta = meta}
+local aging = tonumber(ARGV[6] or '0')
+local k = {ready = ready, delayed = delayed, leases = leases, info = info, meta = meta,
+           limiting = limiting, marks = marks}
+
+-- Whether limits have a say in when the next claim is worth it.
+local limited = false
 
 -- The tasks' headers, or nil where no task here has one.
 local function headers_of(ids)
@@ -27,7 +39,7 @@ local function headers_of(ids)
 end
 
 local function answer(ids, places, bodies, headers)
-  local reply = {now, next_due(delayed), {}}
+  local reply = {now, limited and next_time(delayed, meta) or next_due(delayed), {}}
   if #ids == 0 then return reply end
   if redis.call('EXISTS', cancels) == 1 then
     for i, flag in ipairs(redis.call('SMISMEMBER', cancels, unpack(ids))) do
@@ -45,6 +57,7 @@ end
 -- The reply of this very call was lost: give again what it took and still holds.
 local function again(ids_text)
   local named = {}
+  limited = true
   for id in string.gmatch(ids_text, '%S+') do named[#named + 1] = id end
   local held, ids, places = redis.call('HMGET', claims, unpack(named)), {}, {}
   for i, id in ipairs(named) do
@@ -64,10 +77,20 @@ local function may_take_suspect(last_suspect)
   return not (text and string.sub(text, 1, #owner + 1) == owner .. ':')
 end
 
+-- Take out of ready what has waited too long, up to half of `limit`, and the rest by its place.
+local function take_ready(limit)
+  if aging == 0 then return queue_take(k, limit) end
+  local aged = queue_take_aged(k, aging, now, math.ceil(limit / 2))
+  if #aged == 2 * limit then return aged end
+  local rest = queue_take(k, limit - #aged / 2)
+  for _, one in ipairs(rest) do aged[#aged + 1] = one end
+  return aged
+end
+
 -- Take up to `limit`, or one suspect; whether anything was there, and ids, places and bodies. An
 -- id without a body is nobody's task: it is set aside and shown (doctor), and the rest goes on.
 local function pop(suspected, limit)
-  local popped = suspected and redis.call('ZPOPMIN', suspects, 1) or queue_take(k, limit)
+  local popped = suspected and redis.call('ZPOPMIN', suspects, 1) or take_ready(limit)
   local named, ids, places, sound, n = {}, {}, {}, {}, 0
   for i = 1, #popped / 2 do named[i] = popped[2 * i - 1] end
   if #named == 0 then return false, ids, places, sound end
@@ -104,14 +127,52 @@ local function lease_out(ids, places, headers, suspected)
   if headers then release_started(ids, headers) end
 end
 
+-- Whether any of these tasks has a limit or a fair key.
+local function any_limited(headers)
+  for i = 1, #headers do
+    if headers[i] and string.find(headers[i], ' [lf]:') then return true end
+  end
+  return false
+end
+
+-- Of tasks that were taken out of ready those whose limits allow it, and of the next ones as many
+-- as are wanted; up to 500 are looked at.
+local function take_allowed(ids, places, bodies, headers, suspected)
+  local book, kept = new_book(limiting, now), {ids = {}, places = {}, bodies = {}, headers = {},
+                                               fair = {}, holders = {}}
+  local looked_at, back = #ids, {}
+  limited = true
+  for _ = 1, 500 do
+    local found = {ids = ids, places = places, bodies = bodies, headers = headers}
+    back = admit(book, found, kept, want, starting, suspected)
+    if #kept.ids >= want or #back > 0 or looked_at >= 500 or (suspected and #kept.ids > 0) then
+      break
+    end
+    suspected = false
+    local more
+    more, ids, places, bodies = pop(false, math.min(math.max(want - #kept.ids, 20), 500 - looked_at))
+    if not more then break end
+    headers = headers_of(ids) or {}
+    looked_at = looked_at + #ids
+  end
+  close_book(book, kept.holders)
+  if #kept.fair > 0 then note_turns(limiting, kept.fair) end
+  if #book.armed > 0 then note_releases(limiting) end
+  if #back > 0 then queue_return(k, back) end
+  return kept.ids, kept.places, kept.bodies, kept.headers, suspected
+end
+
 local stored, last_suspect = repeated(own, 'claim', number)
 if type(stored) == 'table' then return stored end
 if stored then return again(stored) end
-if redis.call('HGET', meta, 'paused') == '1' then return {now, -1, {}} end
+local noted = redis.call('HMGET', meta, 'paused', 'release_at')
+if noted[1] == '1' then return {now, -1, {}} end
+limited = noted[2]
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
 local moved = promote_due(k, now, 500)
+if limited and tonumber(limited) <= now then moved = moved + fire_releases(limiting, now) end
 if want == 0 then
   if moved > 0 then wake_one(wake, meta) end
   return answer({})
@@ -119,6 +180,9 @@ end
 local suspected = may_take_suspect(last_suspect)
 local took, ids, places, bodies = pop(suspected, want)
 local headers = headers_of(ids)
+if headers and any_limited(headers) then
+  ids, places, bodies, headers, suspected = take_allowed(ids, places, bodies, headers, suspected)
+end
 if #ids > 0 then
   lease_out(ids, places, headers, suspected)
   -- Only a call that took something must be remembered: any other may simply run again.

@@ -1,6 +1,6 @@
 -- PURPOSE  End the runs of a batch whose tokens still hold; refuse the others. Repeatable by number.
 -- KEYS     leases claims tasks info done records dead owned own cancels watch stats unique progress
---          suspects wake meta edges outbox
+--          suspects wake meta edges outbox ready limits slots rates releases parked queues
 -- ARGV     number of this call, the count n of tasks that end, then n times:
 --          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), journal entry;
 --          then pairs id, token of tasks that were started since the last call
@@ -12,8 +12,12 @@
 -- include: mark_started
 -- include: end_tasks
 -- include: suspect_left
+-- include: limits
 local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats, unique,
-  progress, suspects, wake, meta, edges, outbox = unpack(KEYS)
+  progress, suspects, wake, meta, edges, outbox, ready, limits, slots, rates, releases, parked,
+  queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 
@@ -35,7 +39,7 @@ if #kept > 0 then
   drop_claims({leases = leases, claims = claims, owned = owned}, ending)
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox}, ending, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, ending, kinds, entries, now)
 end
 mark_started(claims, unique, info, ARGV, 4 * count + 3, now)
 suspect_left(own, suspect, ids, suspects, wake, meta)

@@ -1,15 +1,19 @@
 -- PURPOSE  Remove tasks for good, up to 500 a call: those that have not started, or finished ones
 --          with their records. A task that is in another state by now stays.
 -- KEYS     ready delayed suspects tasks info records done dead cancels watch unique progress
---          waiting held edges outbox
+--          waiting held edges outbox wake meta limits slots rates releases parked queues
 -- ARGV     'unstarted' or 'ended', then ids
 -- RETURNS  {now ms, how many were removed}
 -- include: now
 -- include: unqueue
 -- include: forget
 -- include: tell_children
+-- include: limits
 local ready, delayed, suspects, tasks, info, records, done, dead, cancels, watch, unique, progress,
-  waiting, held, edges, outbox = unpack(KEYS)
+  waiting, held, edges, outbox, wake, meta, limits, slots, rates, releases, parked, queues =
+  unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local now = now_ms()
 local ids, letters = {}, {}
 for i = 2, #ARGV do ids[#ids + 1], letters[#letters + 1] = ARGV[i], 'p' end
@@ -24,10 +28,12 @@ if ARGV[1] == 'ended' then
 end
 
 local removed = unqueue({ready = ready, delayed = delayed, suspects = suspects,
-                         waiting = waiting, held = held, outbox = outbox}, ids)
+                         waiting = waiting, held = held, outbox = outbox, limiting = limiting}, ids,
+                        now)
 if #removed > 0 then
   redis.call('HDEL', tasks, unpack(removed))
-  forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch},
+  forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch,
+            limiting = limiting},
          removed, function() return true end)
   tell_children({edges = edges, outbox = outbox}, removed, letters, now)
 end

@@ -1,6 +1,7 @@
 -- PURPOSE  A failed attempt is counted and the task planned again; only where the token still holds.
 --          Repeatable by number (it shares the finish lane).
 -- KEYS     delayed leases claims tasks info owned own cancels progress suspects wake meta stats
+--          ready limits slots rates releases parked queues
 -- ARGV     number of this call, then per task: id, token, delay ms, journal entry of the attempt
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
 --          cancelled meanwhile and is still claimed: the caller has to finish it
@@ -9,8 +10,11 @@
 -- include: lane
 -- include: delay_claimed
 -- include: suspect_left
+-- include: limits
 local delayed, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta,
-  stats = unpack(KEYS)
+  stats, ready, limits, slots, rates, releases, parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
 local now = now_ms()
 
@@ -39,7 +43,7 @@ if #kept > 0 then
   end
   append(failed, entries)
   delay_claimed({delayed = delayed, leases = leases, claims = claims, info = info, owned = owned,
-                 wake = wake, meta = meta}, failed, texts, delays, now, function(header, due)
+                 wake = wake, meta = meta, limiting = limiting}, failed, texts, delays, now, function(header, due)
     header.attempts, header.due, header.since = header.attempts + 1, due, 0
   end)
   if redis.call('EXISTS', progress) == 1 then redis.call('HDEL', progress, unpack(failed)) end

@@ -2,7 +2,8 @@
 --          waiting where they are to wait for others.
 --          Safe to repeat: an id whose stored envelope is the same counts as stored.
 -- KEYS     ready delayed suspects tasks info records done dead cancels watch stats unique windows
---          progress wake meta waiting held edges outbox
+--          progress wake meta waiting held edges outbox limits slots rates releases parked queues
+--          turns
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          then per task: id, envelope, and '' or "<priority> <when> <unique>[ <letters>]" (see
 --          enqueue.lua);
@@ -16,9 +17,12 @@
 -- include: unqueue
 -- include: hold_back
 -- include: end_tasks
+-- include: limits
 local ready, delayed, suspects, tasks, info, records, done, dead, cancels, watch, stats, unique,
-  windows, progress, wake, meta, waiting, held, edges,
-  outbox = unpack(KEYS)
+  windows, progress, wake, meta, waiting, held, edges, outbox, limits, slots, rates, releases,
+  parked, queues, turns = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues, turns)
 local capacity = tonumber(ARGV[1])
 local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
@@ -33,13 +37,15 @@ end
 local function room_left()
   if capacity == 0 then return count end
   return capacity - queue_length({ready = ready}) - redis.call('ZCARD', delayed)
+    - redis.call('ZCARD', parked)
 end
 
 -- Whether a lock's holder has not been started: only then another may take its place.
 local function replaceable(holder, stored_now)
   if stored_now[holder] then return true end
   return queue_has({ready = ready}, {holder})[1] or redis.call('ZSCORE', delayed, holder)
-    or redis.call('ZSCORE', suspects, holder) or redis.call('HEXISTS', waiting, holder) == 1
+    or redis.call('ZSCORE', suspects, holder) or redis.call('ZSCORE', parked, holder)
+    or redis.call('HEXISTS', waiting, holder) == 1
 end
 
 -- Decide first, write after: a refused write must leave nothing behind.
@@ -85,7 +91,7 @@ local function store(fresh)
   redis.call('HSET', tasks, unpack(bodies))
   if #new > 0 then
     enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-             wake = wake, meta = meta}, new, theirs, now)
+             wake = wake, meta = meta, limiting = limiting}, new, theirs, now, true)
   end
   if #tied > 0 then
     hold_back({waiting = waiting, held = held, outbox = outbox, info = info, unique = unique,
@@ -96,11 +102,11 @@ end
 local function cancel_replaced(replaced)
   local kinds, entries, entry = {}, {}, ARGV[3 * count + 2]
   unqueue({ready = ready, delayed = delayed, suspects = suspects, waiting = waiting,
-           held = held, outbox = outbox}, replaced)
+           held = held, outbox = outbox, limiting = limiting}, replaced, now)
   for i = 1, #replaced do kinds[i], entries[i] = 'c', entry end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox}, replaced, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, replaced, kinds, entries, now)
 end
 
 local verdicts, fresh, holders, replaced = judge()

@@ -25,11 +25,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("app", "schedule_methods"),
     ("client", "bulk", "prepare", "committer", "waiting", "workflows",
      "schedule_client", "schedule_records", "schedule_store", "delivery", "flows"),
-    ("store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
+    ("store", "queries", "lists", "views", "counts", "tasks", "options", "middleware",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures", "defaults",
      "dependencies"),
-    ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
+    ("wire", "redis_scripts", "keys", "message", "payload", "retries", "limiting", "uids", "context",
      "logs", "servercheck"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
