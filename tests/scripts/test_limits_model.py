@@ -265,8 +265,8 @@ class Limited(RuleBasedStateMachine):
                        if key[0] in self.most)
 
     def _parked_places(self) -> dict[str, int]:
-        flat = self.pool.call("ZRANGE", self.pool.keys.parked, 0, -1, "WITHSCORES")
-        return {uid.decode(): int(float(at)) for uid, at in zip(flat[::2], flat[1::2], strict=True)}
+        pairs = self.runner.client.zrange(self.pool.keys.parked, 0, -1, withscores=True)
+        return {uid.decode(): int(at) for uid, at in pairs}
 
     def _still_parked(self, at: int) -> bool:
         return at in self._parked_places().values()

@@ -55,6 +55,13 @@ local function learn(book, keys)
     book.definitions[key] = definition_of(texts[i])
     book.counts[key] = tonumber(counts[i] or 0)
     book.spent[key] = tonumber(rates and rates[i] or 0)
+    local d = book.definitions[key]
+    local latest = d and d.every and book.now + d.burst * d.every
+    -- Spent up to a time that is too far off: the rate was lower, or the clock was set back.
+    if latest and book.spent[key] > latest then
+      book.spent[key] = latest
+      redis.call('ZADD', k.rates, string.format('%.17g', latest), key)
+    end
   end
 end
 
@@ -63,16 +70,13 @@ local function room_of(book, key)
   local d = book.definitions[key]
   if not d then return 1000000 end
   if d.most then return d.most - book.counts[key] end
-  -- Spent up to a time that is far off: the clock was set back, or the rate was far lower.
-  local spent = math.max(math.min(book.spent[key], book.now + d.burst * d.every), book.now)
-  return math.floor((book.now - spent) / d.every + d.burst)
+  return math.floor((book.now - math.max(book.spent[key], book.now)) / d.every + d.burst)
 end
 
 -- When the next token of a rate key is there, ms.
 local function next_token(book, key)
   local d = book.definitions[key]
-  local spent = math.min(book.spent[key], book.now + d.burst * d.every)
-  return math.ceil(spent - (d.burst - 1) * d.every)
+  return math.ceil(book.spent[key] - (d.burst - 1) * d.every)
 end
 
 -- The first key that refuses a task; `ahead`: it would wait in memory first, which is for limits
@@ -94,7 +98,7 @@ local function take_slots(book, keys)
     local d = book.definitions[key]
     if d and d.every then
       local late = math.max(0, math.min(LATE, d.every - 1))
-      local spent = math.min(book.spent[key], book.now + d.burst * d.every)
+      local spent = book.spent[key]
       book.spent[key] = (spent >= book.now - late and spent or book.now) + d.every
     elseif d then
       book.counts[key] = book.counts[key] + 1
