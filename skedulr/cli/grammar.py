@@ -299,7 +299,11 @@ def _paging(parser: argparse.ArgumentParser) -> None:
 
 def _filters(parser: argparse.ArgumentParser, state: bool = True) -> None:
     if state:
-        parser.add_argument("--state", metavar="STATE", help=f"one of {', '.join(STATES)}")
+        stated = parser.add_argument(
+            "--state", metavar="STATE", help=f"one of {', '.join(STATES)}"
+        )
+        # Not its choices: a wrong one is refused by the client, which names the nearest.
+        stated.completes = STATES  # type: ignore[attr-defined]
     parser.add_argument("--pool", metavar="NAME", help="only this pool")
     parser.add_argument("--name", metavar="NAME", help="only tasks of this name")
     parser.add_argument(
@@ -374,6 +378,16 @@ def _preview(parser: argparse.ArgumentParser) -> None:
 def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fix", action="store_true", help="mend what can be mended")
     parser.add_argument("--pool", metavar="NAME", help="only this pool")
+
+
+def _top(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--interval", metavar="SECONDS", type=seconds, default=1.0, help="between two looks (1)"
+    )
+
+
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
@@ -577,6 +591,16 @@ GROUPS: tuple[Group, ...] = (
             (("watch -n 1 skedulr pools", "live"),),
         ),
         Command(
+            "top", "top:top", "a live view: pools, rates, running tasks",
+            "The pools and what runs, once a second, until q. Keys: up and down choose a pool,\n"
+            "p pauses or resumes it, + and - give each of its processes a worker more or fewer,\n"
+            "r goes back to what --pools says, ? tells the keys. Without a terminal one look is\n"
+            "printed.",
+            (("skedulr top", "watch and steer"),
+             ("skedulr top --json", "one look, for a script")),
+            _top,
+        ),
+        Command(
             "nodes", "watching:nodes", "each master and its children",
             "Each node (a master with its children): host, process, version, pools, hub lag. One\n"
             "whose record is not fresh is shown as silent.",
@@ -607,6 +631,15 @@ GROUPS: tuple[Group, ...] = (
             "Every setting in force here, where it came from, and which server is meant.\n"
             "Passwords are hidden. Nothing is connected to.",
             (("skedulr config", "what holds in this folder"),),
+        ),
+        Command(
+            "completion", "completion:completion", "have your shell complete these commands",
+            "Print a script for your shell, made from the commands of this version; it asks no\n"
+            "server. To have it in every shell, put this line into ~/.bashrc or ~/.zshrc:\n"
+            "\n"
+            '  eval "$(skedulr completion bash)"',
+            (("skedulr completion bash", "for bash"), ("skedulr completion zsh", "for zsh")),
+            _completion,
         ),
     )),
 )

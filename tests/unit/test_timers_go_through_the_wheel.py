@@ -28,6 +28,7 @@ ALLOWED = {
     ("waiting.py", "Watch.ends", "sleep"): f"the time-out of a lock, {THREAD}",
     ("committer.py", "Committer._commit", "sleep"): f"{OUTAGE}, {THREAD}",
     ("pools/control.py", "Control._run", "sleep"): OUTAGE,
+    ("client.py", "Client.stack", "sleep"): f"between two looks, {THREAD}",
     ("cli/pace.py", "Pace.parts", "sleep"): "a command's own pace, in a process without a hub",
     ("pools/fetcher.py", "Fetcher._sleep_in_redis", "sleep"): OUTAGE,
     ("pools/estates.py", "Estates.release", "sleep"): OUTAGE,
