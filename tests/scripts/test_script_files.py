@@ -54,12 +54,6 @@ def test_every_key_is_one_of_keys_py_and_is_used(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_keys_of_a_script_lie_in_one_slot(name: str) -> None:
-    keys = set(script(name).keys)
-    assert keys <= {*SINGLE, *PER_OWNER} or keys <= OF_THE_SPACE
-
-
-@pytest.mark.parametrize("name", names())
 def test_no_script_uses_what_fakeredis_or_a_cluster_lacks(name: str) -> None:
     text = code(script(name).text)
     for word in ("cmsgpack", "cjson", "struct.", "bit.", "redis.pcall", "redis.setresp", "#!lua"):
