@@ -19,7 +19,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from . import context, counts, flows, lists, message, options, queries, sizing
+from . import context, counts, flows, limit_store, lists, message, options, queries, sizing
 from .bulk import Bulk
 from .committer import Committer, Parcel, unavailable
 from .delivery import Child, Delivery
@@ -40,6 +40,7 @@ from .errors import (
 )
 from .handles import Handle
 from .keys import PoolKeys, SpaceKeys, split_id
+from .limiting import Limit
 from .names import Directory, Published
 from .prepare import prepare
 from .store import DUPLICATE, FULL, STORED, TAKEN, UNKNOWN, Store, Submission
@@ -386,6 +387,21 @@ class Client:
         return self.ask(
             lambda wire: [one for one in chosen if self._store(one).pause(wire, paused)]
         )
+
+    def limits(self, pool: str | None = None) -> list[dict[str, Any]]:
+        """The limits of a pool, or (None) of all there are; UnknownPool."""
+        pools = self._chosen_pools(pool)
+        return self.ask(lambda wire: limit_store.look(wire, self.config.namespace, pools))
+
+    def set_limit(
+        self, name: str, limit: Limit | None, pool: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Have a limit be another one from now on, or (None) what its tasks declare; in one pool or
+        in all that know it. What it is then. ConfigError, UnknownPool."""
+        pools = self._chosen_pools(None)
+        return self.ask(lambda wire: limit_store.change(
+            wire, self.config.namespace, pools, name, limit, pool
+        ))
 
     def scale_pool(self, pool: str, workers: int | None, *, create: bool = False) -> bool:
         """Give a pool ``workers`` workers in each of its processes, on every node; None: as many

@@ -54,7 +54,9 @@ class Overview:
         leaders = [node["id"] for node in self.nodes if node.get("leader")]
         return {
             **totals, "throughput": throughput,
-            "predicted_wait": _predicted(totals["queued"], throughput),
+            "predicted_wait": _predicted(
+                totals["queued"] - sum(pool["parked"] for pool in self.pools), throughput
+            ),
             "leader": leaders[0] if leaders else None, "pools": self.pools,
         }
 
@@ -125,6 +127,7 @@ def _questions(k: PoolKeys, now_s: float) -> list[tuple[Any, ...]]:
         ("ZCARD", k.dead), ("HMGET", k.stats, "succeeded", "failed"),
         ("HGET", k.meta, "paused"),
         ("ZCOUNT", k.done, since, "+inf"), ("ZCOUNT", k.dead, since, "+inf"),
+        ("ZCARD", k.parked),
         ("ZRANGE", k.ready, 0, 0, "WITHSCORES"),
     ]
 
@@ -133,8 +136,8 @@ def _pool(
     name: str, row: Sequence[Any], age: float | None, children: Sequence[Mapping[str, Any]],
     manual: bool,
 ) -> dict[str, Any]:
-    ready, suspects, delayed, running, waiting, dead, totals, paused, ended, died, _ = row
-    queued = ready + suspects
+    ready, suspects, delayed, running, waiting, dead, totals, paused, ended, died, parked, _ = row
+    free = ready + suspects
     throughput = (ended + died) / THROUGHPUT_S
     workers = sum(int(child.get("workers") or 0) for child in children)
     least = sum(int(child["span"][0]) for child in children)
@@ -142,10 +145,10 @@ def _pool(
     return {
         "name": name, "workers": workers, "min": least, "max": most,
         "manual": manual, "processes": len(children),
-        "queued": queued, "scheduled": delayed, "running": running,
+        "queued": free + parked, "parked": parked, "scheduled": delayed, "running": running,
         "waiting": waiting, "dead": dead,
         "oldest_age": age, "paused": paused == b"1", "unserved": not children,
-        "predicted_wait": _predicted(queued, throughput), "throughput": throughput,
+        "predicted_wait": _predicted(free, throughput), "throughput": throughput,
         "succeeded": int(totals[0] or 0), "failed": int(totals[1] or 0),
     }
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
-from typing import Any, Never, NamedTuple
+from typing import Any, NamedTuple, Never
 from urllib.parse import quote, unquote
 
 from .errors import ConfigError, nearest

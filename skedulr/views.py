@@ -27,6 +27,8 @@ class Facts:
     progress: bytes | None
     due_ms: float | None
     place: float | None
+    #: The limit key it is parked for, and None where it is not parked.
+    waits_for: str | None = None
 
     @property
     def state(self) -> str | None:
@@ -91,9 +93,22 @@ def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
         "error": _error(journal.entries, ended),
         "key": journal.extras.get("key"), "tags": journal.extras.get("tags") or [],
         "worker": (ended.worker if ended else token.rpartition(":")[0]) or None,
+        "limit": _limit(journal, facts.waits_for),
         "workflow": journal.extras.get("workflow"), "depends_on": _parents(journal),
         "args": shown_args(journal), "kwargs": shown_kwargs(journal),
     }
+
+
+def _limit(journal: message.Journal, waits_for: str | None) -> dict[str, Any] | None:
+    """The limit that a parked task waits for: name, kind and formatted key (None: it has none, or
+    it is redacted)."""
+    if waits_for is None:
+        return None
+    for limit_key, name, key in journal.extras.get("limits") or ():
+        if limit_key == waits_for:
+            kind = "concurrency" if waits_for.startswith("c") else "rate"
+            return {"name": name, "kind": kind, "key": key}
+    return {"name": None, "kind": None, "key": None}
 
 
 def _parents(journal: message.Journal) -> list[str]:

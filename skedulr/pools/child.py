@@ -187,6 +187,7 @@ class Child:
             lane=Lane(Wire(spec.url, name=f"{name}:claim"), owner, self.patience.ride_out),
             promoter=side, executor=self.executor, driver=self.driver, clock=clock,
             lease_s=config.lease, patience=self.patience, on_gone=self._gone,
+            aging_s=config.aging_of(pool),
         )
         self.recorder.on_retry = self.fetcher.due_in
         self.recorder.relocate = Mover(store=store, lane=self.recorder.lane, space=space).move

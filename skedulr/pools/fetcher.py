@@ -35,11 +35,12 @@ class Fetcher:
     def __init__(
         self, *, store: Store, lane: Lane, sleeper: Wire, promoter: Wire, executor: Executor,
         driver: Driver, clock: Clock, lease_s: float, patience: Patience,
-        on_gone: Callable[[], None],
+        on_gone: Callable[[], None], aging_s: float = 0.0,
     ) -> None:
         self._store, self._lane, self._executor = store, lane, executor
         self._sleeper, self._promoter = sleeper, promoter
         self._driver, self._clock, self._lease_ms = driver, clock, round(lease_s * 1000)
+        self._aging_ms = round(aging_s * 1000)
         self._patience, self._on_gone = patience, on_gone
         self._room = Event()
         self._work = Event()
@@ -96,7 +97,9 @@ class Fetcher:
         self._work.clear()
         sent_at = time.monotonic()
         self._executor.holdings.heard = set()
-        claims = self._store.claim(self._lane, want, starting, self._lease_ms)
+        claims = self._store.claim(
+            self._lane, want, starting, self._lease_ms, self._aging_ms
+        )
         self._clock.anchor(claims.now_ms)
         if claims.next_due_ms is not None:
             self._alarm.set(self._clock.to_monotonic(claims.next_due_ms))
@@ -137,7 +140,9 @@ class Fetcher:
                 # The alarm brought work meanwhile and nobody is free here: let another have it.
                 self._sleeper.call("RPUSH", keys.wake, "1")
             return True
-        return bool(self._sleeper.call("EXISTS", keys.ready, keys.delayed, keys.suspects))
+        return bool(self._sleeper.call(
+            "EXISTS", keys.ready, keys.delayed, keys.suspects, keys.releases
+        ))
 
     # The next due time
 

@@ -1,7 +1,7 @@
 """Limits under all scripts, in any order that hypothesis comes up with: nobody runs above a limit,
 nothing that might run is stuck below one, no slot and no parked task is leaked, and order holds.
 
-By hand, for longer: ``SKEDULR_MODEL_EXAMPLES=2000 python -m pytest tests/scripts/test_limits_model.py``.
+By hand, for longer: ``SKEDULR_MODEL_EXAMPLES=2000 python -m pytest <this file>``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ FAIR1, FAIR2 = (Limit(fair=True, key=key) for key in ("c1", "c2"))
 #: Tokens that come within a test or never.
 FAST, SLOW = Limit(rate=1000, name="f", burst=2), Limit(rate=1, per=1e6, name="s", burst=2)
 SETS = [
-    (), (A1,), (A2,), (B,), (A1, B), (A2, B), (A1, FAIR1), (A2, FAIR2), (SLOW,), (SLOW, A1), (FAST,),
+    (), (A1,), (A2,), (B,), (A1, B), (A2, B), (A1, FAIR1), (A2, FAIR2), (SLOW,), (SLOW, A1),
+    (FAST,),
 ]
 LIMITS = {"a": 2, "b": 3}
 
