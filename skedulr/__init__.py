@@ -79,7 +79,8 @@ if TYPE_CHECKING:
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
-    "set_limit", "reset_limit", "limits", "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
+    "set_limit", "reset_limit", "limits",
+    "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "before_submit", "configure", "dashboard",
     "Skedulr", "Task", "Call", "Handle", "Schedule", "Workflow", "Step",
@@ -102,7 +103,8 @@ _MODULES = {
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
-    "set_limit", "reset_limit", "limits", "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
+    "set_limit", "reset_limit", "limits",
+    "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "before_submit", "configure", "dashboard",
 ))

@@ -352,9 +352,9 @@ class Skedulr(ScheduleMethods):
         """Have a limit be another one at once, in place of what its tasks declare.
 
         ``name`` is the limit's, or the name of the task that declares it; numbers are as for
-        ``Limit``. It holds in ``pool``, or in every pool that knows the limit, also after a restart,
-        until ``reset_limit``. Running tasks are left alone. Raises ConfigError, also for a name that
-        no pool knows yet, and UnknownPool.
+        ``Limit``. It holds in ``pool``, or in every pool that knows the limit, also after a
+        restart, until ``reset_limit``. Running tasks are left alone. Raises ConfigError, also for
+        a name that no pool knows yet, and UnknownPool.
 
         >>> skedulr.set_limit("crawl", rate=100, per=60)      # doctest: +SKIP
         """

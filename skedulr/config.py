@@ -215,10 +215,8 @@ class Config:
 
     def aging_of(self, pool: str) -> float:
         """After how many seconds work of ``pool`` goes first whatever its priority; 0: never."""
-        named = dict(
-            (name, float(value)) for one in self.aging
-            for name, _, value in (one.rpartition("="),)
-        )
+        parts = [one.rpartition("=") for one in self.aging]
+        named = {name: float(number) for name, _, number in parts}
         return named.get(pool, named.get("", 0.0))
 
     @property

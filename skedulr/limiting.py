@@ -73,7 +73,8 @@ class Limit:
         if concurrency is None and rate is None and not fair:
             raise ConfigError("a limit needs concurrency=, rate= or fair=True")
         put = object.__setattr__
-        put(self, "concurrency", None if concurrency is None else _whole("concurrency", concurrency))
+        most = None if concurrency is None else _whole("concurrency", concurrency)
+        put(self, "concurrency", most)
         put(self, "rate", None if rate is None else _number("rate", rate, 1e6))
         if rate is None and (burst is not None or per != 1.0):
             raise ConfigError("per= and burst= belong to a limit with rate=")

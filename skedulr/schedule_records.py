@@ -64,9 +64,10 @@ class Definition:
         """The task that a tick becomes, due when the tick was fired."""
         version, name, call, extras = payload.decode(self.envelope)
         envelope = payload.encode([version, name, call, {**(extras or {}), "tick": tick_ms}])
-        priority, when, *rest = self.placing.split(" ") if self.placing else ("0", "-", "-")
+        priority, when, *rest = (self.placing or "0 - -").split(" ")
         due_ms += int(when[1:]) if when.startswith("+") else 0
-        return Submission(f"{self.name}@{tick_ms}", envelope, f"{priority} @{due_ms} {' '.join(rest)}")
+        placing = f"{priority} @{due_ms} {' '.join(rest)}"
+        return Submission(f"{self.name}@{tick_ms}", envelope, placing)
 
 
 def define(declared: Declaration, payload_limit: int) -> tuple[str, Definition]:
