@@ -151,6 +151,8 @@ def check_limits(option: str, value: Any) -> tuple[Limit, ...]:
     if value is None:
         return ()
     limits = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    # From JSON: what Limit takes, by name.
+    limits = tuple(Limit(**one) if isinstance(one, dict) else one for one in limits)
     if len(limits) > MOST_LIMITS:
         raise ConfigError(f"{option}= has {len(limits)} limits; at most {MOST_LIMITS} fit a task")
     for one in limits:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import inspect
 import math
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
 from . import dependencies, limiting, message, options, payload
 from .errors import ConfigError
+from .limiting import Limit
 from .store import Submission
-from .tasks import Call, Task, check_redact
+from .tasks import Call, NoApp, Task, check_redact
 
 #: Options of the task that travel with every call, because readers need them as well as the worker.
 _ALWAYS = ("expires", "headers", "tags")
@@ -138,6 +139,21 @@ def _placing(
         what = _ON_DUPLICATE[task.option("on_duplicate", "raise")]
         lock = f"{mode}:{what}:{window_ms}:{unique_digest(call, key)}"
     return priority, when, lock
+
+
+def limits_by_name(
+    name: str, function: Callable[..., Any] | None, limits: tuple[Limit, ...],
+    args: Sequence[Any], kwargs: dict[str, Any],
+) -> str:
+    """The same for a call whose producer knew of no limit, as the options of submit.lua have it; ""
+    where its key can not be filled in: it must not be lost for that."""
+    task: Task[..., Any] = Task(
+        app=NoApp(), name=name, function=function, defaults={"limit": limits}
+    )
+    try:
+        return _limits(Call(task, tuple(args), kwargs), {})
+    except ConfigError:
+        return ""
 
 
 def _limits(call: Call[Any], extras: dict[str, Any]) -> str:
