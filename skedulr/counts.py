@@ -17,6 +17,7 @@ from . import message
 from .errors import PayloadError
 from .figures import Asker, Known, Recent
 from .keys import PoolKeys, SpaceKeys
+from .lead import holder_of
 from .statistics import Load, capacity, predicted_wait
 
 #: The time over which throughput is counted, seconds.
@@ -76,12 +77,17 @@ class Overview:
 def look(wire: Asker, namespace: str, priority: int = 0) -> Overview:
     """Everything there is to count, now. ``priority``: of the task whose wait is predicted."""
     space = SpaceKeys(namespace)
-    names, records, time, flat = wire.calls([
+    names, records, time, flat, held = wire.calls([
         ("HKEYS", space.pools), ("HVALS", space.nodes), ("TIME",), ("HKEYS", space.sizes),
+        ("HMGET", space.leader, "node", "term", "until"),
     ])
     manual = {name.decode() for name in flat}
     now_s = int(time[0]) + int(time[1]) / 1e6
     nodes = nodes_of(records, now_s)
+    leader = holder_of(held, round(now_s * 1000)).node
+    for node in nodes:
+        # Not what a node wrote of itself: one that died would lead on in its record.
+        node["leader"] = node.get("id") == leader
     served = _served(nodes)
     known = sorted({name.decode() for name in names} | set(served))
     keys = [PoolKeys(namespace, name) for name in known]

@@ -36,7 +36,7 @@ if #kept > 0 then
     ending[n], kinds[n], entries[n] = ids[i], string.sub(kind, 1, 1), ARGV[4 * i + 2]
     if #kind > 1 then samples[#samples + 1] = kind end
   end
-  drop_claims(leases, claims, owned, ending)
+  drop_claims({leases = leases, claims = claims, owned = owned}, ending)
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
              progress = progress, edges = edges, outbox = outbox}, ending, kinds, entries, now)
