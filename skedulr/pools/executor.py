@@ -215,9 +215,6 @@ class Executor:
         claimed, outcomes = run.claimed, self._outcomes
         attempts, due_ms = claimed.counters()
         run.attempt = attempts + 1
-        # The last that happened to it, or what it was due at by then.
-        since_ms = int.from_bytes(claimed.body[-8:], "big")
-        run.ready_ms = since_ms if since_ms > due_ms else due_ms
         try:
             run.name, args, kwargs, extras = message.read_call(claimed.body)
         except PayloadError as error:
@@ -236,8 +233,6 @@ class Executor:
         if extras or self._app.shared is not None:
             task = _as_called(task, extras, self.pool)
         run.task = task
-        if "parents" in extras and not due_ms:
-            run.ready_ms = 0  # when the last of its parents ended, nobody has written down
         if cancelled:
             outcomes.cancel(run, "cancelled before it started")
             return

@@ -164,12 +164,19 @@ class Outcomes:
             # A name that nobody knows takes no place among those that are counted.
             name = run.name if run.task is not None else UNKNOWN
             return f" - - {name}"
-        started_ms, ready_ms = run.started_ms, run.ready_ms
+        started_ms, claimed = run.started_ms, run.claimed
         ran_ms = self._clock.redis_ms() - started_ms
-        # Below 0 where the server's clock was set back, or its time became known better.
-        waited_ms = ("-" if not ready_ms else
-                     started_ms - ready_ms if started_ms > ready_ms else 0)
-        return f" {waited_ms} {ran_ms if ran_ms > 0 else 0} {run.name}"
+        # It could have been started when the last happened that is in its journal (it was
+        # submitted, or given back), or what it was due at by then.
+        ready_ms, due_ms = int.from_bytes(claimed.body[-8:], "big"), 0
+        if claimed.header and (due_ms := claimed.counters()[1]) > ready_ms:
+            ready_ms = due_ms
+        if run.context.has_parents and not due_ms:
+            waited: int | str = "-"  # when the last of its parents ended, nobody has written down
+        else:
+            # Below 0 where the server's clock was set back, or its time became known better.
+            waited = started_ms - ready_ms if started_ms > ready_ms else 0
+        return f" {waited} {ran_ms if ran_ms > 0 else 0} {run.name}"
 
     def _called(self, run: Run) -> str:
         return f"task {self._pool}/{run.claimed.uid.decode()}"

@@ -48,15 +48,13 @@ class Run:
     """One attempt under way."""
 
     __slots__ = (
-        "abandoned", "attempt", "claimed", "context", "limit", "name", "ready_ms", "reason",
-        "spawned", "started_ms", "task", "worker",
+        "abandoned", "attempt", "claimed", "context", "limit", "name", "reason", "spawned",
+        "started_ms", "task", "worker",
     )
 
     def __init__(self, claimed: Claimed, worker: Worker, started_ms: int) -> None:
         self.claimed, self.worker, self.started_ms = claimed, worker, started_ms
         self.attempt = 1
-        #: When it could have been started first: it was submitted, due, or given back. 0: unknown.
-        self.ready_ms = 0
         self.name = ""
         self.task: Task[..., Any] | None = None
         self.context: Context | None = None
