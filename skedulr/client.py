@@ -19,7 +19,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from . import context, counts, flows, lists, message, options, queries, sizing
+from . import context, counts, flows, lists, measures, message, options, queries, sizing
 from .bulk import Bulk
 from .committer import Committer, Parcel, unavailable
 from .delivery import Child, Delivery
@@ -351,6 +351,18 @@ class Client:
     def overview(self) -> counts.Overview:
         """All pools and nodes in numbers, now."""
         return self._ask(lambda wire: counts.look(wire, self.config.namespace))
+
+    def stats(self, priority: int = 0) -> dict[str, Any]:
+        """See ``Skedulr.stats``."""
+        return self._ask(lambda wire: measures.stats(wire, self.config.namespace, priority))
+
+    def history(
+        self, pool: str | None, name: str | None, period_s: float, step_s: float | None
+    ) -> dict[str, Any]:
+        """See ``Skedulr.history``."""
+        return self._ask(lambda wire: measures.history(
+            wire, self.config.namespace, pool, name, period_s, step_s
+        ))
 
     def resubmit(self, id: str) -> bool:
         """Put an ended task back into its queue; see ``Handle.resubmit``."""
