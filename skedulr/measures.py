@@ -37,8 +37,9 @@ def history(
 
     ``t`` (when each point ends, epoch seconds), ``submitted``, ``throughput``, ``succeeded``,
     ``failed`` (attempts) and ``dead`` in tasks/s, ``wait_mean_ms``, ``wait_p50_ms`` and
-    ``wait_p95_ms``, ``run_...`` the same; None where nothing is known. Beside them ``pool``, ``name``,
-    ``period``, ``step`` (seconds of a point), and ``now``: pool -> its rates (``Overview.rates``).
+    ``wait_p95_ms``, ``run_...`` the same; None where nothing is known. Beside them ``pool``,
+    ``name``, ``period``, ``step`` (seconds of a point), and ``now``: pool -> its rates
+    (``Overview.rates``).
 
     Raises UnknownPool, and ConfigError for a period or a step that is not kept (``figures.plan``).
     """
