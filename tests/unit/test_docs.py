@@ -368,6 +368,7 @@ def _written(
 #: A row of the table in changes.md, and how to see that it has come.
 ARRIVALS = {
     "workflows": lambda: "workflow" in skedulr.__all__,
+    "`w.map`": lambda: hasattr(skedulr.Workflow, "map"),
     "`limit=`": lambda: "limit" in _CHECKS,
     "`--target-wait`": lambda: _written("target_wait"),
     "`--pools events=8:streams`": lambda: _written(".transport"),
