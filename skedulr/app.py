@@ -294,27 +294,34 @@ class Skedulr(ScheduleMethods):
         return self.client.resubmit(id)
 
     def wait(
-        self, handles: Iterable[Handle[Any]], timeout: float | timedelta | None = None
+        self, handles: Iterable[Handle[Any] | str], timeout: float | timedelta | None = None
     ) -> bool:
-        """Wait until all have ended, however they did; False when ``timeout`` seconds are over."""
-        ids = {handle.id for handle in handles}
+        """Wait until all have ended, however they did; False when ``timeout`` seconds are over.
+
+        Handles, or ids as ``submit_iter`` gives them.
+        """
+        ids = {one.id for one in self._handles(handles)}
         return sum(1 for _ in self.client.ends(ids, timeout)) == len(ids)
 
     def as_completed(
-        self, handles: Iterable[Handle[R]], timeout: float | timedelta | None = None
+        self, handles: Iterable[Handle[R] | str], timeout: float | timedelta | None = None
     ) -> Iterator[Handle[R]]:
         """The handles in the order in which their tasks end, however they do.
 
-        Raises ResultTimeout when ``timeout`` seconds are over, counted from the first ``next``.
+        Handles, or ids as ``submit_iter`` gives them. Raises ResultTimeout when ``timeout`` seconds
+        are over, counted from the first ``next``.
 
         >>> for handle in skedulr.as_completed(handles, timeout=60):     # doctest: +SKIP
         ...     print(handle.result())
         """
-        by_id = {handle.id: handle for handle in handles}
+        by_id = {handle.id: handle for handle in self._handles(handles)}
         for id, _ in self.client.ends(list(by_id), timeout):
             yield by_id.pop(id)
         if by_id:
             raise ResultTimeout(f"{len(by_id):,} tasks had not ended after {timeout} s")
+
+    def _handles(self, given: Iterable[Handle[R] | str]) -> Iterator[Handle[R]]:
+        return (self.client.handle(one) if isinstance(one, str) else one for one in given)
 
     def stats(self) -> dict[str, Any]:
         """Counts of the whole namespace and of each pool."""

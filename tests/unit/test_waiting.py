@@ -319,6 +319,13 @@ def test_a_task_that_is_named_twice_counts_once(one: World) -> None:
     assert one.app.wait([handle, handle, one.app.client.handle(handle.uid)], 5)
 
 
+def test_ids_are_waited_for_as_handles_are(one: World) -> None:
+    handle = one.submit()[0]
+    one.worker.succeed(handle.uid)
+    assert one.app.wait([handle.id, handle.uid], 5)
+    assert list(one.app.as_completed([handle.id], 5)) == [handle]
+
+
 @pytest.mark.usefixtures("patient")
 def test_as_completed_gives_each_as_it_ends(world: World) -> None:
     handles = world.submit(4)

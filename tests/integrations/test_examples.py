@@ -1,0 +1,60 @@
+"""The examples that are one command: each is started as its first lines say, with a real master."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from servers import Server
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(
+    script: str, *arguments: str, server: Server, folder: Path,
+) -> subprocess.CompletedProcess[str]:
+    """The command of an example, started in ``folder``, its master on ``server``."""
+    environ = {**os.environ, "SKEDULR_REDIS_URL": server.url}
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / script), *arguments], cwd=folder, env=environ,
+        capture_output=True, text=True, timeout=60,
+    )
+
+
+def test_a_bulk_import_goes_on_where_it_was_stopped(one_server: Server, tmp_path: Path) -> None:
+    with (tmp_path / "people.csv").open("w", newline="") as opened:
+        csv.writer(opened).writerows((n, f"person {n}", "town") for n in range(1_050))
+    first = run("bulk_import.py", "people.csv", server=one_server, folder=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "imported [##############################] 6/6" in first.stderr
+    assert first.stdout == "1,050 rows in people.sqlite\n"
+    again = run("bulk_import.py", "people.csv", server=one_server, folder=tmp_path)
+    assert again.stdout == first.stdout
+    assert one_server.client.zcard("{skedulr:imports}:done") == 6
+
+
+def test_thumbnails_are_drawn_and_what_is_no_picture_is_set_aside(
+    one_server: Server, tmp_path: Path,
+) -> None:
+    from PIL import Image
+
+    for number in range(5):
+        Image.new("RGB", (640, 480), (number, 99, 99)).save(tmp_path / f"{number}.png")
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    done = run("thumbnails.py", str(tmp_path), server=one_server, folder=tmp_path)
+    assert done.stdout == "5 thumbnails, 1 failed\n", done.stderr
+    assert "cannot identify image file" in done.stderr
+    small = sorted((tmp_path / "small").iterdir())
+    assert [one.name for one in small] == [f"{n}.jpg" for n in range(5)]
+    with Image.open(small[0]) as image:
+        assert image.size == (160, 120)
+
+
+def test_thumbnails_without_a_folder_say_how_they_are_called(
+    one_server: Server, tmp_path: Path,
+) -> None:
+    done = run("thumbnails.py", server=one_server, folder=tmp_path)
+    assert done.returncode == 1 and "python examples/thumbnails.py FOLDER" in done.stderr
