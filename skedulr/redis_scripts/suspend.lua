@@ -50,7 +50,7 @@ if #kept > 0 then
   for n, i in ipairs(kept) do
     theirs[n], entries[n], texts[n] = ids[i], ARGV[4 * i], ARGV[4 * i + 1]
   end
-  drop_claims(leases, claims, owned, theirs)
+  drop_claims({leases = leases, claims = claims, owned = owned}, theirs)
   wait_anew(theirs, entries, texts)
 end
 suspect_left(own, suspect, ids, suspects, wake, meta)
