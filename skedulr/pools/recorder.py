@@ -193,7 +193,10 @@ class Recorder:
 
     def _cancelled_meanwhile(self, one: Failure | Deferral | Suspension, verdict: str) -> bool:
         if verdict == CANCEL_MEANWHILE:
-            self.end(Ending(one.uid, one.token, END_CANCELLED, message.entry(
+            # An attempt was a run all the same.
+            sample = one.sample if isinstance(one, Failure) else ""
+            end = f"{END_CANCELLED} {sample}" if sample else END_CANCELLED
+            self.end(Ending(one.uid, one.token, end, message.entry(
                 message.CANCELLED, self.lane.owner, 0, 0, "cancelled while it ran"
             )))
         return verdict == CANCEL_MEANWHILE
