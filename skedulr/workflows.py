@@ -27,6 +27,10 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
+#: The priority of steps that Skedulr runs itself: they take no time, and others wait for them.
+FIRST = 100
+
+
 class App(Protocol):
     """What a workflow needs of its app."""
 
@@ -354,11 +358,11 @@ class Workflow:
         own: dict[str, Any] = {**plain, "_workflow": self.id, "_fill": fill}
         if entry.source is not None:
             made = Call(_retold(task, own), args, kwargs)
-            own = {"pool": pool, "priority": task.option("priority", 0), "_workflow": self.id,
+            own = {"pool": pool, "priority": FIRST, "_workflow": self.id,
                    "_map": (made, short_id(self._find(entry.source, entry), self.id))}
             task, args, kwargs = _bare(task.name), (), {}
         elif entry.part is not None:
-            own["_part"] = len(entry.part)
+            own |= {"priority": FIRST, "_part": len(entry.part)}
         own |= {**waits, "id": uid}
         return Call(_retold(task, own), args, kwargs)
 
