@@ -32,6 +32,7 @@ from ..delivery import Delivery
 from ..hub.driver import Driver
 from ..hub.monitor import Monitor, greenlet_stacks, stack_of_greenlet
 from ..keys import PoolKeys, SpaceKeys
+from ..lead import LeadStore
 from ..schedule_records import Definition
 from ..schedule_store import Directory, ScheduleStore
 from ..store import BATCH, Lane, Store
@@ -44,6 +45,7 @@ from .deliverer import Deliverer
 from .executor import Executor, Limits
 from .fetcher import Fetcher
 from .heart import Heart
+from .listener import Listener
 from .modules import load_modules, print_error
 from .mover import Mover
 from .patience import Patience
@@ -114,6 +116,8 @@ class Child:
         self._ending = Event()
         self._status = DRAINED
         self._signals = Signals()
+        #: When the CPU time was read last, and what it was, seconds.
+        self._cpu_read = time.monotonic(), time.process_time()
 
     def run(self) -> int:
         """Boot, work, drain; the exit status."""
@@ -196,6 +200,10 @@ class Child:
         self.executor.home_of = self.publisher.home_of
         self.executor.on_stuck = self._ending.set
         self.executor.on_progress = Progress(store=store, wire=side, driver=self.driver).report
+        self.listener = Listener(
+            store=LeadStore(config.namespace), wire=side, hooks=self.app.hooks,
+            driver=self.driver, usual_s=config.target_wait[1],
+        )
         self.control = Control(
             url=spec.url, channel=space.control, name=f"{name}:control",
             pool=pool, on_change=self._on_change,
@@ -242,6 +250,7 @@ class Child:
         self.deliverer.start()
         self.ticker.start()
         self.publisher.start()
+        self.listener.start()
         # The driver replaces its own greenlet, the heart its own errors; these can not.
         for part in (self.fetcher, self.recorder, self.control):
             for greenlet in part.greenlets:
@@ -270,10 +279,18 @@ class Child:
         board = self.board
         board.busy, board.pending = len(self.executor.running), len(self.executor.holdings.pending)
         board.lag_ms, board.finished = self.monitor.lag_ms or 0, self.recorder.recorded
+        self._read_cpu()
         self._resize()
         if os.getppid() != self._master_pid:
             self.log.warning("the master is gone: draining")
             self._ending.set()
+
+    def _read_cpu(self) -> None:
+        (then, before), (now, used) = self._cpu_read, (time.monotonic(), time.process_time())
+        self._cpu_read = now, used
+        if now > then:
+            # Half of it new: one busy second among idle ones does not make a process full.
+            self.board.cpu = (self.board.cpu + (used - before) / (now - then)) / 2
 
     def _resize(self) -> None:
         """Have as many workers as the master wants by now."""

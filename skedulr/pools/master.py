@@ -39,8 +39,12 @@ from .estates import Estates
 from .hangs import HangWatch
 from .notify import Notifier
 from .reloader import Reloader
+from .shares import shares_of
 from .signals import WATCHED, Signals
 from .sizes import Sizes
+from .teller import Teller
+from .tuner import Tuner
+from .vitals import NEAR_MAX_RSS, Vitals
 
 log = logging.getLogger("skedulr.master")
 
@@ -90,15 +94,24 @@ class Master:
         )
         self._notifier = notifier or Notifier({})
         self._driver = Driver()
+        lead = LeadStore(config.namespace)
+        tuned = bool(config.modules) and any(pool.tuned for pool in config.pools)
         self._election = Election(
-            store=LeadStore(config.namespace), wire=self._wire, node=self.node,
-            driver=self._driver, record=self._record, tuned=lambda: False, on_beat=self._on_beat,
+            store=lead, wire=self._wire, node=self.node, driver=self._driver,
+            record=self._record, tuned=lambda: tuned, on_beat=self._on_beat,
         )
+        self._tuner = Tuner(store=lead, wire=self._wire, node=self.node)
+        self._teller = Teller(
+            store=lead, wire=self._wire, node=self.node, namespace=config.namespace
+        )
+        self._vitals = Vitals()
         #: Processes that are to be replaced, one after the other.
         self._rolling: deque[Process] = deque()
         self._releasing: list[gevent.Greenlet] = []
         self._reloading = False
         self._more_workers = 0
+        #: Whether the leader has given this node a share of some pool.
+        self._tuned_once = False
         self._has_served = False
         self._told: tuple[Any, ...] = ()
         self._stopping_since: float | None = None
@@ -268,12 +281,18 @@ class Master:
     # Sizes
 
     def _follow_sizes(self) -> None:
-        """Give every pool the size that is stored for it, else the configuration's."""
+        """Give every pool the size that is stored for it, else what the leader says, else the
+        configuration's."""
         stored = self._sizes.stored
         configured = self.config.pools if self.config.modules else ()
         for pool in configured:
             size = stored.get(pool.name)
-            self._resize(pool.name, pool.minimum if size is None else size.workers)
+            if size is not None:
+                self._resize(pool.name, size.workers)
+            elif not pool.tuned:
+                self._resize(pool.name, pool.minimum)
+            else:
+                self._resize_tuned(pool)
         known = {pool.name for pool in configured}
         served = {pool.name for pool in self.children.pools()}
         for name, size in stored.items():
@@ -287,9 +306,21 @@ class Master:
             log.info("pool %s: served no more, its size was reset", name)
             self.children.retire(name)
 
-    def _resize(self, pool: str, workers: int) -> None:
-        wanted = min(MOST_WORKERS, max(0, workers + self._more_workers))
-        self.children.resize(pool, wanted)
+    def _resize_tuned(self, pool: PoolSpec) -> None:
+        """Its share of what the leader published. A node that is new, and so not among those that
+        were counted, has its least size until it is."""
+        published = self._sizes.tuned.get(pool.name)
+        if published is None and self._tuned_once:
+            return  # Redis lost it: the size it has is a better guess than the least
+        shares = shares_of(published) or {}
+        self._tuned_once = self._tuned_once or self.node in shares
+        for_each = shares.get(self.node) or [pool.minimum] * pool.processes
+        self._resize(pool.name, [max(pool.minimum, min(pool.maximum, n)) for n in for_each])
+
+    def _resize(self, pool: str, workers: int | list[int]) -> None:
+        each = [workers] if isinstance(workers, int) else workers
+        wanted = [min(MOST_WORKERS, max(0, one + self._more_workers)) for one in each]
+        self.children.resize(pool, wanted[0] if isinstance(workers, int) else wanted)
 
     # Deaths
 
@@ -354,18 +385,45 @@ class Master:
             gevent.spawn(self._election.tell)
 
     def _record(self) -> tuple[bytes, list[str]]:
+        children = self.nodes_children()
         record = {
             "id": self.node, "host": socket.gethostname(), "pid": os.getpid(),
             "version": __version__, "started_at": self.started_at, "beat_at": time.time(),
-            "leader": self._election.leads, "children": self.nodes_children(),
+            "leader": self._election.leads, "children": children,
+            "free_cores": self._vitals.free_cores(), "free_memory": self._vitals.free_memory(),
+            "target_wait": list(self.config.target_wait),
+            "pools": [self._pool_view(pool, children) for pool in self.children.pools()],
         }
         packed: bytes = msgpack.packb(record)
         return packed, [pool.name for pool in self.children.pools()]
 
+    def _pool_view(self, pool: PoolSpec, children: list[dict[str, Any]]) -> dict[str, Any]:
+        """A pool as the leader is to know it; ``short``: no more workers for want of memory."""
+        rss = max((child["rss"] or 0 for child in children if child["pool"] == pool.name),
+                  default=0)
+        near = self.config.max_rss is not None and rss > NEAR_MAX_RSS * self.config.max_rss * 2**20
+        return {
+            "name": pool.name, "min": pool.minimum, "max": pool.maximum,
+            "processes": pool.processes, "short": near or self._vitals.short_of_memory,
+        }
+
     def _on_beat(self, beat: Beat) -> None:
         """What else is to be done about what a beat brought."""
-        if beat.sizes != self._sizes.version and self._stopping_since is None:
+        if self._stopping_since is not None:
+            return
+        known = self._sizes.version, self._sizes.tuned_version
+        if (beat.sizes, beat.tuning) != known:
             self._sizes.look()
+        if not self._election.leads:
+            self._tuner.forget()
+            return
+        try:
+            if beat.watched:
+                self._tuner.look(beat)
+            self._teller.look(beat)
+        except WireError as error:
+            # Nobody is sized for a moment, nothing more.
+            log.debug("can not look after the cluster: %s", error)
 
     def _forget_lost_nodes(self) -> None:
         """Remove the records of nodes that were killed long ago: nobody else does."""
@@ -407,5 +465,6 @@ def _child_view(process: Process, manual: bool) -> dict[str, Any]:
     return {
         "pool": pool.name, "pid": process.pid, "workers": int(board.workers),
         "busy": int(board.busy), "lag_ms": board.lag_ms, "rss": resident(process.pid),
+        "cpu": round(board.cpu, 3),
         "min": workers if manual else pool.minimum, "max": workers if manual else pool.maximum,
     }
