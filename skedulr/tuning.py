@@ -13,7 +13,7 @@ Three things are told apart:
 - *wait*: what is queued, times the mean run time, over the workers there are.
 
 Up goes fast: once the wait is over the band, or will be within a few looks, to the size that brings
-it down to the lower edge in the time of the upper one. Down goes slowly: only when the work has been
+it down to the lower edge in the time of the upper one. Down goes slowly: only when work has been
 small for a while, and then by a quarter at most, to where the workers are busy four fifths of their
 time at the greatest work of that while. A pool that has to grow again soon after it shrank was
 shrunk too early: each time it waits twice as long before it does so again, up to eight times, and
@@ -211,7 +211,8 @@ def _grow(state: State, seen: Seen, wait: float) -> tuple[State, Decision | None
     if limit:
         return _say(state, seen, wait, limit)
     after = min(wanted, seen.most)
-    flapped = seen.at_s - state.shrank_at_s < FLAP_S
+    # Once for each time it shrank, however many steps it takes to come back.
+    flapped = state.grew_at_s < state.shrank_at_s and seen.at_s - state.shrank_at_s < FLAP_S
     grown = replace(
         state, size=after, grew_at_s=seen.at_s, said="",
         penalty=min(MOST_PENALTY, state.penalty * 2) if flapped else state.penalty,

@@ -116,8 +116,6 @@ class Child:
         self._ending = Event()
         self._status = DRAINED
         self._signals = Signals()
-        #: When the CPU time was read last, and what it was, seconds.
-        self._cpu_read = time.monotonic(), time.process_time()
 
     def run(self) -> int:
         """Boot, work, drain; the exit status."""
@@ -283,18 +281,10 @@ class Child:
         board = self.board
         board.busy, board.pending = len(self.executor.running), len(self.executor.holdings.pending)
         board.lag_ms, board.finished = self.monitor.lag_ms or 0, self.recorder.recorded
-        self._read_cpu()
         self._resize()
         if os.getppid() != self._master_pid:
             self.log.warning("the master is gone: draining")
             self._ending.set()
-
-    def _read_cpu(self) -> None:
-        (then, before), (now, used) = self._cpu_read, (time.monotonic(), time.process_time())
-        self._cpu_read = now, used
-        if now > then:
-            # Half of it new: one busy second among idle ones does not make a process full.
-            self.board.cpu = (self.board.cpu + (used - before) / (now - then)) / 2
 
     def _resize(self) -> None:
         """Have as many workers as the master wants by now."""

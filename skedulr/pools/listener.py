@@ -96,6 +96,8 @@ class Listener:
     def _of_a_queue(self, one: Threshold, pool: dict[str, Any]) -> list[Note]:
         seconds = self._usual_s if one.seconds is None else one.seconds
         wait = pool["predicted_wait"]
+        if pool["paused"]:
+            return []  # it waits because somebody wants it to
         if wait is None:
             # Nothing has ended for a while: how long it has been is all there is to go by.
             wait = pool["oldest_age"] or 0.0

@@ -43,7 +43,7 @@ from .shares import shares_of
 from .signals import WATCHED, Signals
 from .sizes import Sizes
 from .teller import Teller
-from .tuner import Tuner
+from .tuner import FULL, Tuner
 from .vitals import NEAR_MAX_RSS, Vitals
 
 log = logging.getLogger("skedulr.master")
@@ -55,7 +55,7 @@ LOOK_S = 0.5
 SIZES_S = 60.0
 #: Between two looks at the files, with --reload, seconds.
 RELOAD_S = 0.5
-#: Between two looks at a child's memory and its count of tasks, seconds.
+#: Between two looks at a child's memory, its count of tasks, and the CPU it uses, seconds.
 TIRED_S = 1.0
 #: After the grace time, and what a child needs for its own end, it is killed, seconds.
 KILL_AFTER_S = 3.0
@@ -95,7 +95,7 @@ class Master:
         self._notifier = notifier or Notifier({})
         self._driver = Driver()
         lead = LeadStore(config.namespace)
-        tuned = bool(config.modules) and any(pool.tuned for pool in config.pools)
+        tuned = self._tuned = bool(config.modules) and any(pool.tuned for pool in config.pools)
         self._election = Election(
             store=lead, wire=self._wire, node=self.node, driver=self._driver,
             record=self._record, tuned=lambda: tuned, on_beat=self._on_beat,
@@ -140,7 +140,7 @@ class Master:
         """What this node's children are doing, as the HTTP interface shows it."""
         stored = self._sizes.stored
         return [
-            _child_view(process, process.slot.pool.name in stored)
+            _child_view(process, process.slot.pool.name in stored, self._vitals)
             for process in self.children.serving()
         ]
 
@@ -169,6 +169,8 @@ class Master:
         self._sizes.start()
         self._driver.start()
         self._driver.every(SIZES_S, self._sizes.look, internal=True)
+        if self._tuned:
+            self._driver.every(TIRED_S, self._look_at_cpu, internal=True)
         if self.config.max_tasks or self.config.max_rss:
             self._driver.every(TIRED_S, self._find_tired, internal=True)
         if self.config.reload:
@@ -257,6 +259,9 @@ class Master:
                 slot.due_at = 0.0
             self._reload(f"{os.path.relpath(changed)} changed")
             self._signals.wake()
+
+    def _look_at_cpu(self) -> None:
+        self._vitals.look(process.pid for process in self.children.serving())
 
     def _find_tired(self) -> None:
         """Children that have run enough tasks, or grown too large, are replaced."""
@@ -377,7 +382,8 @@ class Master:
     def _tell_changes(self) -> None:
         """Write the record at once where children or their sizes have changed."""
         looks = tuple(
-            (process.pid, process.ready, process.board.workers)
+            (process.pid, process.ready, process.board.workers,
+             self._vitals.cpu.get(process.pid, 0.0) >= FULL)
             for process in self.children.serving()
         )
         if looks != self._told:
@@ -459,12 +465,12 @@ def resident(pid: int) -> int | None:
     return rss
 
 
-def _child_view(process: Process, manual: bool) -> dict[str, Any]:
+def _child_view(process: Process, manual: bool, vitals: Vitals) -> dict[str, Any]:
     board, pool = process.board, process.slot.pool
     workers = process.slot.workers
     return {
         "pool": pool.name, "pid": process.pid, "workers": int(board.workers),
         "busy": int(board.busy), "lag_ms": board.lag_ms, "rss": resident(process.pid),
-        "cpu": round(board.cpu, 3),
+        "cpu": round(vitals.cpu.get(process.pid, 0.0), 3),
         "min": workers if manual else pool.minimum, "max": workers if manual else pool.maximum,
     }

@@ -1,10 +1,14 @@
-"""Vitals: what a node has free, cores and memory, as its record says it to the leader.
+"""Vitals: what a node has free, cores and memory, and what its children use of a core.
+
+The node's record says it to the leader, which shares workers out by it.
 
 In a container with a limit of memory the limit counts (control groups, version 2), not the machine.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -23,6 +27,25 @@ class Vitals:
         self._group = group
         self.short_of_memory = False
         psutil.cpu_percent(None)
+        #: The part of a core that each child has used lately, by its pid.
+        self.cpu: dict[int, float] = {}
+        self._used: dict[int, tuple[float, float]] = {}
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Note what these processes have used since the last look; the others are forgotten."""
+        cpu, used = {}, {}
+        for pid in pids:
+            try:
+                times = psutil.Process(pid).cpu_times()
+            except psutil.Error:
+                continue
+            now, spent = time.monotonic(), times.user + times.system
+            then, before = self._used.get(pid, (now, spent))
+            used[pid] = now, spent
+            lately = (spent - before) / (now - then) if now > then else 0.0
+            # Half of it new: one busy second among idle ones does not make a process full.
+            cpu[pid] = (self.cpu.get(pid, 0.0) + lately) / 2
+        self.cpu, self._used = cpu, used
 
     def free_cores(self) -> float:
         """Cores that nothing used, since the last look."""
