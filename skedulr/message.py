@@ -39,6 +39,8 @@ _MOVED_MARK = b"\x92\xa8moved to"
 
 #: The error type of a task that died because its process did.
 CRASHED_TYPE = "Crashed"
+#: The same, where nothing shows that the task was at fault.
+LOST_TYPE = "ProcessLost"
 
 _pack = msgpack.Packer(autoreset=True).pack
 _NOTHING: bytes = _pack(None)

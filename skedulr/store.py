@@ -74,7 +74,8 @@ class Judgement:
 
     A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the
     journal entries for the two. With ``suspecting``, what was started is suspect where nobody is
-    named.
+    named. With ``loss`` nothing shows that a task was at fault: losses are counted apart, up to
+    ``limit`` of them.
     """
 
     culprit: bytes
@@ -82,6 +83,7 @@ class Judgement:
     back: bytes
     death: bytes
     suspecting: bool = True
+    loss: bool = False
 
 
 class Deferral(NamedTuple):
@@ -331,7 +333,7 @@ class Store:
         if judgement is not None:
             args += [
                 judgement.culprit, judgement.limit, judgement.back, judgement.death,
-                "1" if judgement.suspecting else "",
+                "1" if judgement.suspecting else "", "1" if judgement.loss else "",
             ]
         return Returned.read(self._run(wire, "release", args, owner))
 

@@ -97,9 +97,10 @@ class Estates:
             more = returned.more
             total += len(returned.uids)
             for uid in returned.charged:
-                log.warning("task %s/%s had the CPU when its process died", pool, uid.decode())
+                log.warning("task %s/%s is charged with the death of its process%s", pool,
+                            uid.decode(), " as a loss" if death.from_outside else "")
             for uid in returned.dead:
-                log.error("task %s/%s killed its process too often: it is dead", pool,
+                log.error("task %s/%s lost its process too often: it is dead", pool,
                           uid.decode())
         return total
 
@@ -144,7 +145,7 @@ def _judge(death: Death) -> Judgement | None:
         return None
     return poison.judge(
         culprit=process.board.culprit(), owner=process.owner, host=socket.gethostname(),
-        how=death.how, suspecting=True,
+        how=death.how, suspecting=True, loss=death.from_outside,
     )
 
 

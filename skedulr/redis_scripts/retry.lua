@@ -8,7 +8,8 @@
 -- include: stamp
 -- include: lane
 -- include: delay_claimed
--- include: suspect_left
+-- include: forgive
+-- include: suspects
 local delayed, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta,
   stats = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
@@ -31,6 +32,7 @@ redis.call('ZREM', leases, '')
 local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 2], ARGV[4 * i - 1] end
 local verdicts, kept, texts = judge_claims(claims, ids, tokens)
+forgive_lost(info, ids, tokens, verdicts)
 verdicts, kept, texts = leave_cancelled(cancels, ids, verdicts, kept, texts)
 if #kept > 0 then
   local failed, delays, entries = {}, {}, {}
