@@ -15,6 +15,7 @@ dead          dead list, dead resubmit, dead purge
 watching      stats, pools, nodes, check
 top           top
 doctor        doctor
+bench         bench
 settings      config
 completion    completion
 ============  ===============================================================

@@ -390,6 +390,30 @@ def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
 
 
+def _bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "parts", metavar="PART", nargs="*",
+        help="of submit, drain, latency, delayed, memory; without one all of them",
+    )
+    parser.add_argument("--quick", action="store_true", help="a fifth of the tasks")
+    parser.add_argument("--tasks", metavar="N", type=whole, help="tasks to drain (100,000)")
+    parser.add_argument("--submits", metavar="N", type=whole, help="single submits (10,000)")
+    parser.add_argument(
+        "--payload", metavar="BYTES", type=whole, default=100, help="arguments of each task (100)"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=whole, default=100, help="workers of each child (100)"
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=whole, default=1, help="children of the pool (1)"
+    )
+    parser.add_argument(
+        "--persistence", metavar="HOW", choices=("none", "everysec", "always"),
+        help="of the bench's own server: none (default), or an append-only file with fsync "
+             "everysec or always",
+    )
+
+
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=seconds, default=2.0,
@@ -625,6 +649,24 @@ GROUPS: tuple[Group, ...] = (
             (("skedulr doctor", "look"), ("skedulr doctor --fix", "look and mend"),
              ("skedulr doctor --pool critical --json | jq '.items[].kind'", "for a script")),
             _doctor,
+        ),
+        Command(
+            "bench", "bench:bench", "how fast it is here, on a server of its own or on yours",
+            "Measure submits, drain, latency, delayed tasks and memory with a real master, in\n"
+            "about a minute. Without --redis it starts a private server and removes it\n"
+            "afterwards. On yours it works in a namespace made up for the run (or the one you\n"
+            "name, if that has no keys), touches no other key, and leaves nothing behind, also\n"
+            "after Ctrl-C.\n"
+            "\n"
+            "The figures hold for this machine, this moment and the conditions that stand below\n"
+            "them: compare runs of one machine only. CPU and bytes of the server count all it\n"
+            "did meanwhile. Delayed tasks are due by the server's clock.",
+            (("skedulr bench --quick", "a first idea, in some 15 seconds"),
+             ("skedulr bench drain --tasks 1000000 --processes 2", "one part, larger"),
+             ("skedulr bench --persistence everysec", "what an append-only file costs"),
+             ("skedulr bench --redis redis://10.0.0.5/0 --json > before.json",
+              "on your server, for a comparison")),
+            _bench,
         ),
         Command(
             "config", "settings:show_config", "every setting, and where it came from",
