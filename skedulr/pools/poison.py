@@ -21,17 +21,18 @@ LOSS_LIMIT = 10
 
 
 def judge(
-    *, culprit: bytes, owner: str, host: str, how: str, suspecting: bool, loss: bool = False
+    *, culprit: bytes, owner: str, host: str, how: str, suspecting: bool, loss: bool = False,
+    name: str = "",
 ) -> Judgement:
     """The judgement of one death; ``how`` says it in words ("killed by SIGKILL"). ``loss``: nothing
-    shows that a task brought it about."""
+    shows that a task brought it about. ``name`` is what the culprit's task is called."""
     story = f"its process on {host} died: {how}"
     kind, limit, count = message.CRASHED_TYPE, CRASH_LIMIT, f"for the {CRASH_LIMIT}rd time"
     if loss:
         story += ", from outside as it seems"
         kind, limit, count = message.LOST_TYPE, LOSS_LIMIT, f"for the {LOSS_LIMIT}th time"
     return Judgement(
-        culprit=culprit, limit=limit, suspecting=suspecting, loss=loss,
+        culprit=culprit, limit=limit, suspecting=suspecting, loss=loss, name=name,
         back=message.entry(message.CRASHED, owner, 0, 0, [kind, story, ""]),
         death=message.entry(message.DEAD, owner, 0, 0, [kind, f"{story}, {count}", ""]),
     )

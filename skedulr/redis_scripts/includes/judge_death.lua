@@ -2,11 +2,14 @@
 -- include: end_tasks
 -- include: header
 -- include: place
+-- include: count_runs
 -- Charge each of `ids` with the death that `d` tells of: a crash, or a loss where `d.loss`. Those
 -- that reach `d.limit` of these end as dead with the journal entry `d.death`; the others get `d.back`
 -- and the count in their header, and are returned as positions. `d.presumed`: the owner may live.
+-- `k.name` is what the task is called, '' where nobody knows.
 local function charge(k, ids, texts, d, now)
-  local living, dead, kinds, entries, journals, counted = {}, {}, {}, {}, {}, {}
+  local living, dead, kinds, entries, journals, counted, samples = {}, {}, {}, {}, {}, {}, {}
+  local named = ' - - ' .. (k.name ~= '' and k.name or '(unknown)')
   if #ids == 0 then return living, dead end
   local what = d.loss and 'losses' or 'crashes'
   local bodies, headers = redis.call('HMGET', k.tasks, unpack(ids)),
@@ -16,8 +19,10 @@ local function charge(k, ids, texts, d, now)
     local header = read_header(headers[i])
     header.priority, header[what] = priority_of(at), header[what] + 1
     if d.presumed then header.blamed = token end
+    if not d.loss then samples[#samples + 1] = 'x' .. named end
     if header[what] >= d.limit then
       dead[#dead + 1], kinds[#kinds + 1], entries[#entries + 1] = id, 'd', d.death
+      samples[#samples + 1] = 'd' .. named
     else
       living[#living + 1] = i
       journals[#journals + 1], journals[#journals + 2] =
@@ -34,6 +39,8 @@ local function charge(k, ids, texts, d, now)
     redis.call('HSET', k.tasks, unpack(journals))
     redis.call('HSET', k.info, unpack(counted))
   end
+  if not d.loss then redis.call('HINCRBY', k.stats, 'crashed', #ids) end
+  if #samples > 0 then count_runs(k.history, k.stats, samples, now) end
   return living, dead
 end
 
