@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "doctor", "findings", "rounds", "signatures", "defaults",
      "dependencies", "figures", "lead"),
     ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
-     "logs", "servercheck", "statistics"),
+     "logs", "servercheck", "statistics", "codecs"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.
