@@ -23,6 +23,7 @@ from . import context, counts, flows, lead, lists, message, options, queries, si
 from .bulk import Bulk
 from .codecs import Codec
 from .committer import Committer, Parcel, unavailable
+from .config import hide_password
 from .delivery import Child, Delivery
 from .errors import (
     BulkError,
@@ -79,6 +80,13 @@ class ClientConfig:
     capacity: int = 0
     name: str = "client"
     codec: Codec | None = None
+    #: How the address was found, as a phrase for errors ("from SKEDULR_REDIS_URL").
+    how: str = ""
+
+    @property
+    def at(self) -> str:
+        """The server in words, its password hidden."""
+        return hide_password(self.url) + (f" ({self.how})" if self.how else "")
 
 
 class _Process:
@@ -123,7 +131,7 @@ class _Process:
                 timeout_s=self._config.submit_timeout_s,
             ),
             timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
-            announce=partial(_announce, self._space.pools, pool),
+            at=self._config.at, announce=partial(_announce, self._space.pools, pool),
         )
 
     def close(self) -> None:
@@ -677,7 +685,7 @@ class Client:
                 else:
                     elsewhere[home] = asked[id]
         except WireError as error:
-            raise unavailable(error) from error
+            raise unavailable(error, at=self.config.at) from error
         if elsewhere:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             for home, record in self.ends(elsewhere, left):
@@ -760,7 +768,7 @@ class Client:
         try:
             return self._try(look, None)
         except WireError as error:
-            raise unavailable(error) from error
+            raise unavailable(error, at=self.config.at) from error
 
     def _try(self, look: Callable[[Wire], T], timeout_s: float | None) -> T:
         """Run it, and once more where its connection had died, in ``timeout_s`` (None: as long as

@@ -66,6 +66,14 @@ class NotAnswered(WireError):
         self.sent = sent
 
 
+class Barred(NotAnswered):
+    """Redis answers, and does not let us in: a password, or rights of this user, are missing."""
+
+
+class NotRedis(NotAnswered):
+    """Something else answers at this address."""
+
+
 class Refused(WireError):
     """Redis answered that it can not do this now; nothing was changed."""
 
@@ -94,6 +102,28 @@ def judge(error: exceptions.ResponseError) -> WireError | None:
         return Gone(text)
     if code in NOT_NOW or "OOM command not allowed" in text or "-READONLY" in text:
         return Refused(f"{code} {text}" if code not in text else text)
+    return None
+
+
+def barred_by(text: str) -> Barred | None:
+    """The error that a reply to the first commands of a connection stands for, if it is that one;
+    with or without its code, which redis-py cuts off.
+
+    >>> str(barred_by("NOAUTH Authentication required."))
+    'it asks for a password (Authentication required.)'
+    """
+    code, _, rest = text.partition(" ")
+    plain = rest if code in ("NOAUTH", "WRONGPASS", "NOPERM") else text
+    known = (
+        ("NOAUTH", "authentication required", "it asks for a password"),
+        ("WRONGPASS", "username-password pair", "it refuses this user or password"),
+        ("NOPERM", "has no permissions", "the user may not do what is needed"),
+        ("ERR", "client sent auth, but no password is set", "it knows no password"),
+        ("ERR", "auth <password> called without any password", "it knows no password"),
+    )
+    for name, words, meaning in known:
+        if (code == name and name != "ERR") or words in text.lower():
+            return Barred(f"{meaning} ({plain})", sent=False)
     return None
 
 
@@ -186,6 +216,9 @@ class Wire:
         self.close()
         if isinstance(error, exceptions.BusyLoadingError):
             raise Refused(f"LOADING {error}") from error
+        if isinstance(error, exceptions.InvalidResponse):
+            text = f"something else than Redis answers there ({error})"
+            raise NotRedis(text, sent=sent) from error
         if isinstance(error, (exceptions.RedisError, OSError)):
             raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
         raise error  # a kill or a time-out of the greenlet in mid-command
@@ -204,8 +237,11 @@ class Wire:
             connection.connect()
         except BaseException as error:
             connection.disconnect()
-            if isinstance(error, exceptions.AuthenticationError):
-                raise NotAnswered(f"Redis refused the credentials: {error}", sent=False) from error
+            # The one is no kind of the other in redis-py.
+            if isinstance(error, (exceptions.ResponseError, exceptions.AuthenticationError)):
+                barred = barred_by(str(error))
+                if barred is not None:
+                    raise barred from error
             self._give_up(error, sent=False)
         self._connection, self._thread = connection, socket_thread()
         return connection

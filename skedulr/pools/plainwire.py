@@ -14,7 +14,7 @@ from redis import exceptions
 from redis.connection import SSLConnection
 
 from ..redis_scripts import Script
-from ..wire import NotAnswered, Refused, judge, options_of
+from ..wire import NotAnswered, NotRedis, Refused, barred_by, judge, options_of
 from .tls import TlsSocket, context_of
 
 
@@ -58,6 +58,10 @@ class PlainWire:
         except OSError as error:
             self.close()
             raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
+        except hiredis.ProtocolError as error:
+            self.close()
+            text = f"something else than Redis answers there ({error})"
+            raise NotRedis(text, sent=sent) from error
         if isinstance(reply, hiredis.ReplyError):
             self._raise(str(reply))
         return reply
@@ -66,7 +70,7 @@ class PlainWire:
         if text.startswith("NOSCRIPT"):
             raise exceptions.NoScriptError(text)
         error = exceptions.ResponseError(text)
-        judged = judge(error)
+        judged = judge(error) or barred_by(text)
         if isinstance(judged, Refused):
             self.close()
         raise judged or error
