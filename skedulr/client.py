@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from . import context, counts, flows, lists, message, options, queries, sizing
+from .addresses import read_address
 from .bulk import Bulk
 from .committer import Committer, Parcel, unavailable
 from .delivery import Child, Delivery
@@ -46,7 +47,7 @@ from .store import DUPLICATE, FULL, STORED, TAKEN, UNKNOWN, Store, Submission
 from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
-from .wire import Wire, WireError, options_of, socket_thread
+from .wire import Wire, WireError, socket_thread
 from .wires import Wires
 
 T = TypeVar("T")
@@ -161,7 +162,7 @@ class Client:
 
     def __init__(self, config: ClientConfig) -> None:
         # An address that can not be used is told here, and not in the middle of a submit.
-        options_of(config.url)
+        read_address(config.url)
         self.config = config
         self.space = SpaceKeys(config.namespace)
         self._uids = Uids()

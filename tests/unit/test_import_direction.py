@@ -29,7 +29,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures", "defaults",
      "dependencies"),
-    ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
+    ("wire", "wire_errors", "addresses", "sentinels", "cluster", "redis_scripts",
+     "keys", "message", "payload", "retries", "uids", "context",
      "logs", "servercheck"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )

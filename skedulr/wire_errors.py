@@ -1,0 +1,75 @@
+"""What comes instead of an answer, by what the caller does about it.
+
+``NotAnswered``  the connection broke or timed out; ``sent`` tells whether the server may have acted
+``Refused``      Redis said "not now": read-only, loading, busy, out of memory; nothing was changed
+``Redirected``   a node of a Cluster said that another one has this key; nothing was changed
+``Gone``         this process was taken for dead and its claims are given to others
+"""
+
+from __future__ import annotations
+
+from redis import exceptions
+
+#: Replies that mean "try again later", by their first word.
+NOT_NOW = frozenset((
+    "READONLY", "LOADING", "BUSY", "OOM", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
+    "NOREPLICAS", "UNBLOCKED",
+))
+#: After these the connection is dropped as well: the server may have changed its role.
+ROLE_CHANGED = frozenset(("READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"))
+#: redis-py cuts the code off the messages that it has classes for.
+_CODES: dict[type[Exception], str] = {
+    exceptions.ReadOnlyError: "READONLY", exceptions.OutOfMemoryError: "OOM",
+    exceptions.MovedError: "MOVED", exceptions.AskError: "ASK",
+    exceptions.TryAgainError: "TRYAGAIN", exceptions.ClusterDownError: "CLUSTERDOWN",
+    exceptions.MasterDownError: "MASTERDOWN",
+}
+
+
+class WireError(Exception):
+    """The root of what a wire raises for the caller to ride out."""
+
+    sent = False
+
+
+class NotAnswered(WireError):
+    """No answer came. ``sent`` is False only where the command certainly was not sent whole."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class Refused(WireError):
+    """Redis answered that it can not do this now; nothing was changed."""
+
+
+class Redirected(WireError):
+    """Another node has the slot: for good, or (``asking``) this key while the slot is being moved.
+    ``host`` may be '': the same as that of this node."""
+
+    def __init__(self, slot: int, host: str, port: int, *, asking: bool) -> None:
+        super().__init__(
+            f"this server is part of a Cluster, and slot {slot} is at {host}:{port}; the address "
+            "of a Cluster is redis+cluster://HOST,HOST"
+        )
+        self.slot, self.host, self.port, self.asking = slot, host, port, asking
+
+
+class Gone(WireError):
+    """The owner was released: whatever it claimed belongs to others now."""
+
+
+def judge(error: exceptions.ResponseError) -> WireError | None:
+    """The wire error that a reply of Redis stands for, or None where it is a fault of ours."""
+    text = str(error)
+    code = _CODES.get(type(error), text.partition(" ")[0])
+    if code == "GONE" or "GONE this owner" in text:
+        return Gone(text)
+    if code in ("MOVED", "ASK"):
+        slot, place = text.removeprefix(f"{code} ").split(" ")[:2]
+        host, _, port = place.rpartition(":")
+        return Redirected(int(slot), host, int(port), asking=code == "ASK")
+    if code in NOT_NOW or "OOM command not allowed" in text or "-READONLY" in text:
+        return Refused(f"{code} {text}" if code not in text else text)
+    return None
