@@ -135,6 +135,10 @@ class SpaceKeys:
         """Says which process works on a bulk operation; expires."""
         return f"{self._prefix}operation:{id}"
 
+    def stack(self, id: str) -> str:
+        """Where a running task is in its code, as its process wrote it; expires in seconds."""
+        return f"{self._prefix}stack:{id}"
+
     @property
     def control(self) -> str:
         """The channel that hurries cancels and changed settings along."""

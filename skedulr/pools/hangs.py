@@ -17,7 +17,7 @@ log = logging.getLogger("skedulr.master")
 
 #: From ABRT to KILL, seconds.
 KILL_AFTER_S = 2.0
-#: A heart that beats every quarter of a second and has not for this long is silent, seconds; with
+#: A heart that beats at least twice a second and has not for this long is silent, seconds; with
 #: a short lease sooner, a sixth of it, but not before it could have beaten.
 SILENT_S, SOONEST_S = 1.0, 0.3
 #: A child that has not booted by then is mentioned in the log, seconds.

@@ -31,8 +31,9 @@ from .plainwire import PlainWire
 _start_new_thread = monkey.get_original("_thread", "start_new_thread")
 _sleep = monkey.get_original("time", "sleep")
 
-#: Between two looks, seconds.
-TICK_S = 0.25
+#: Between two looks, seconds: while something is held, and while nothing is. What begins to compute
+#: in the longer one is noticed no later, for the hub's silence counts from its start.
+TICK_S, IDLE_TICK_S = 0.25, 0.5
 #: A hub silent for this long does not start what is still pending, seconds.
 SILENT_S = 1.0
 
@@ -48,6 +49,8 @@ class Heart:
         self._store, self._wire, self._owner = store, wire, owner
         self._executor, self._board = executor, board
         self._lease_s, self._on_word, self._on_gone, self._log = lease_s, on_word, on_gone, log
+        # Shorter than what the master takes for silence, which a short lease makes shorter.
+        self._idle_s = max(TICK_S, min(IDLE_TICK_S, lease_s / 12))
         # A renewal that is lost on the way must be noticed while there is time for another one.
         wire.timeout_s = min(wire.timeout_s, lease_s / 3)
         self._words: deque[Callable[[], None]] = deque()
@@ -106,7 +109,7 @@ class Heart:
                 self._troubled = True
             except Exception as error:
                 self._tell(partial(self._log.error, "the heart stumbled: %r", error))
-            _sleep(TICK_S)
+            _sleep(TICK_S if self._executor.holdings.held or self._returning else self._idle_s)
         self._wire.close()
 
     def _tell(self, word: Callable[[], None]) -> None:

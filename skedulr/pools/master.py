@@ -146,7 +146,8 @@ class Master:
         self._driver.start()
         self._driver.every(SIZES_S, self._sizes.look, internal=True)
         self._driver.every(RECORD_S, self._store_record, internal=True)
-        self._driver.every(TIRED_S, self._find_tired, internal=True)
+        if self.config.max_tasks or self.config.max_rss:
+            self._driver.every(TIRED_S, self._find_tired, internal=True)
         if self.config.reload:
             self._reloader = Reloader(Path.cwd())
             self._driver.every(RELOAD_S, self._look_at_files, internal=True)

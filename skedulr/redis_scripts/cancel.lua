@@ -6,6 +6,7 @@
 -- RETURNS  {now ms, was}: 'queued', 'scheduled', 'waiting', 'running', 'ended', or
 --          'unknown'; and how many tasks wait for it, if any
 -- include: now
+-- include: queue
 -- include: end_tasks
 local ready, delayed, suspects, claims, tasks, info, records, done, dead, cancels, watch, stats,
   unique, progress, waiting, held, edges, outbox = unpack(KEYS)
@@ -20,7 +21,7 @@ if redis.call('HEXISTS', claims, id) == 1 then
   return {now, 'running'}
 end
 local was = 'unknown'
-if redis.call('ZREM', ready, id) == 1 or redis.call('ZREM', suspects, id) == 1 then
+if queue_remove({ready = ready}, {id}) == 1 or redis.call('ZREM', suspects, id) == 1 then
   was = 'queued'
 elseif redis.call('ZREM', delayed, id) == 1 then
   was = 'scheduled'

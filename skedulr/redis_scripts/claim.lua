@@ -8,6 +8,7 @@
 -- include: now
 -- include: lane
 -- include: promote_due
+-- include: queue
 -- include: claim_text
 -- include: locks
 -- include: wake
@@ -17,6 +18,7 @@ local owner, number = ARGV[1], tonumber(ARGV[2])
 local want, starting, lease = math.min(tonumber(ARGV[3]), 500), tonumber(ARGV[4]), tonumber(ARGV[5])
 local token = owner .. ':' .. ARGV[2]
 local now = now_ms()
+local k = {ready = ready, delayed = delayed, leases = leases, info = info, meta = meta}
 
 -- The tasks' headers, or nil where no task here has one.
 local function headers_of(ids)
@@ -62,10 +64,10 @@ local function may_take_suspect(last_suspect)
   return not (text and string.sub(text, 1, #owner + 1) == owner .. ':')
 end
 
--- Take up to `limit` from a sorted set; whether anything was there, and ids, places and bodies. An
+-- Take up to `limit`, or one suspect; whether anything was there, and ids, places and bodies. An
 -- id without a body is nobody's task: it is set aside and shown (doctor), and the rest goes on.
-local function pop(from, limit)
-  local popped = redis.call('ZPOPMIN', from, limit)
+local function pop(suspected, limit)
+  local popped = suspected and redis.call('ZPOPMIN', suspects, 1) or queue_take(k, limit)
   local named, ids, places, sound, n = {}, {}, {}, {}, 0
   for i = 1, #popped / 2 do named[i] = popped[2 * i - 1] end
   if #named == 0 then return false, ids, places, sound end
@@ -89,13 +91,12 @@ local function release_started(ids, headers)
 end
 
 local function lease_out(ids, places, headers, suspected)
-  local mark, until_ms, expiries, held = suspected and ' s' or '', whole(now + lease), {}, {}
+  local mark, held = suspected and ' s' or '', {}
   local before, at_once, later = token .. ' ', ' ' .. whole(now) .. mark, ' 0' .. mark
   for i, id in ipairs(ids) do
-    expiries[2 * i - 1], expiries[2 * i] = until_ms, id
     held[2 * i - 1], held[2 * i] = id, before .. places[i] .. (i <= starting and at_once or later)
   end
-  redis.call('ZADD', leases, unpack(expiries))
+  lease_give(k, ids, whole(now + lease))
   redis.call('HSET', claims, unpack(held))
   redis.call('SADD', owned, unpack(ids))
   -- The set goes when it is empty and comes back without its expiry.
@@ -110,13 +111,13 @@ if redis.call('HGET', meta, 'paused') == '1' then return {now, -1, {}} end
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
-local moved = promote_due(delayed, ready, info, meta, now, 500)
+local moved = promote_due(k, now, 500)
 if want == 0 then
   if moved > 0 then wake_one(wake, meta) end
   return answer({})
 end
 local suspected = may_take_suspect(last_suspect)
-local took, ids, places, bodies = pop(suspected and suspects or ready, suspected and 1 or want)
+local took, ids, places, bodies = pop(suspected, want)
 local headers = headers_of(ids)
 if #ids > 0 then
   lease_out(ids, places, headers, suspected)

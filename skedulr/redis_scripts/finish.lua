@@ -32,7 +32,7 @@ if #kept > 0 then
   for n, i in ipairs(kept) do
     ending[n], kinds[n], entries[n] = ids[i], ARGV[4 * i + 1], ARGV[4 * i + 2]
   end
-  drop_claims(leases, claims, owned, ending)
+  drop_claims({leases = leases, claims = claims, owned = owned}, ending)
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
              progress = progress, edges = edges, outbox = outbox}, ending, kinds, entries, now)

@@ -9,12 +9,14 @@
 -- include: claim_text
 -- include: header
 -- include: place
+-- include: queue
 -- include: forget
 -- include: wake
 local ready, delayed, suspects, leases, claims, tasks, info, records, done, dead, cancels, watch,
   unique, windows, progress, wake, meta, broken, waiting, held =
   unpack(KEYS)
 local now = now_ms()
+local k = {ready = ready, leases = leases}
 
 local function has_body(id) return redis.call('HEXISTS', tasks, id) == 1 end
 local function has_record(id) return redis.call('HEXISTS', records, id) == 1 end
@@ -27,7 +29,7 @@ local function sound_claim(id)
 end
 
 local function queued(id)
-  return redis.call('ZSCORE', ready, id) or redis.call('ZSCORE', delayed, id)
+  return queue_has(k, {id})[1] or redis.call('ZSCORE', delayed, id)
     or redis.call('ZSCORE', suspects, id) or redis.call('ZSCORE', held, id)
 end
 
@@ -37,20 +39,20 @@ local function leave_waiting(id)
 end
 
 local function leave_queue(id)
-  return redis.call('ZREM', ready, id) + redis.call('ZREM', delayed, id)
+  return queue_remove(k, {id}) + redis.call('ZREM', delayed, id)
     + redis.call('ZREM', suspects, id) + leave_waiting(id)
 end
 
 local function leave_claims(id)
   redis.call('HDEL', claims, id)
-  redis.call('ZREM', leases, id)
+  lease_end(k, {id})
 end
 
 -- Behind all of its priority: where it stood before is not known.
 local function enter_queue(id)
   local header = read_header(redis.call('HGET', info, id))
   local sequence = redis.call('HINCRBY', meta, 'sequence', 1)
-  redis.call('ZADD', ready, place(header.priority, sequence), id)
+  queue_add(k, {place(header.priority, sequence), id})
   wake_one(wake, meta)
 end
 
@@ -75,7 +77,7 @@ mends['lease'] = function(id, detail)
   local lease = redis.call('ZSCORE', leases, id)
   if not sound_claim(id) or not has_body(id) then return false end
   if lease and tonumber(lease) <= now + tonumber(furthest) then return false end
-  redis.call('ZADD', leases, whole(now + tonumber(grace)), id)
+  lease_give(k, {id}, whole(now + tonumber(grace)))
   return true
 end
 
@@ -107,9 +109,9 @@ mends['one_place'] = function(id)
   if sound_claim(id) then return leave_queue(id) > 0 end
   if redis.call('ZSCORE', held, id) then return leave_waiting(id) == 1 end
   if redis.call('ZSCORE', delayed, id) then
-    return redis.call('ZREM', ready, id) + redis.call('ZREM', suspects, id) > 0
+    return queue_remove(k, {id}) + redis.call('ZREM', suspects, id) > 0
   end
-  return redis.call('ZSCORE', suspects, id) and redis.call('ZREM', ready, id) == 1
+  return redis.call('ZSCORE', suspects, id) and queue_remove(k, {id}) == 1
 end
 
 -- A task that has ended and has not: the longer journal is the newer one (a resubmit adds to it).

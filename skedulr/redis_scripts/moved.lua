@@ -30,7 +30,7 @@ verdicts, kept = leave_cancelled(cancels, ids, verdicts, kept, texts)
 if #kept > 0 then
   local gone, kinds, entries = {}, {}, {}
   for n, i in ipairs(kept) do gone[n], kinds[n], entries[n] = ids[i], 'm', ARGV[3 * i + 1] end
-  drop_claims(leases, claims, owned, gone)
+  drop_claims({leases = leases, claims = claims, owned = owned}, gone)
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
              progress = progress, edges = edges, outbox = outbox}, gone, kinds, entries, now)

@@ -10,6 +10,7 @@ local now = now_ms()
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', delayed, '')
-local moved = promote_due(delayed, ready, info, meta, now, tonumber(ARGV[1]))
+local moved = promote_due({ready = ready, delayed = delayed, info = info, meta = meta}, now,
+                          tonumber(ARGV[1]))
 if moved > 0 then wake_one(wake, meta) end
 return {now, moved, next_due(delayed)}

@@ -16,6 +16,11 @@ local limit, lease, gap = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), t
 local crashes = tonumber(ARGV[4] or '0')
 local now = now_ms()
 
+local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
+           info = info, records = records, done = done, dead = dead, cancels = cancels,
+           watch = watch, stats = stats, unique = unique, progress = progress,
+           edges = edges, outbox = outbox}
+
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end
   return {now, ids, more, charged or {}, died or {}}
@@ -42,7 +47,7 @@ local function claims_of(expired)
     if text and read_claim(text) then
       ids[#ids + 1], texts[#texts + 1] = expired[i], text
     else
-      redis.call('ZREM', leases, expired[i])
+      lease_end(k, {expired[i]})
       redis.call('HSET', broken, expired[i], 'leased without a claim')
     end
   end
@@ -52,13 +57,9 @@ end
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
 if not may_recover() then return answer({}, 0) end
-local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', whole(now), 'LIMIT', 0, limit)
+local expired = leases_over(k, now, limit)
 if #expired == 0 then return answer({}, 0) end
 local ids, texts = claims_of(expired)
-local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
-           info = info, records = records, done = done, dead = dead, cancels = cancels,
-           watch = watch, stats = stats, unique = unique, progress = progress,
-           edges = edges, outbox = outbox}
 local charged, died
 if crashes > 0 then
   ids, charged, died =

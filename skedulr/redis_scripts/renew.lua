@@ -6,6 +6,7 @@
 -- include: now
 -- include: whole
 -- include: claim_text
+-- include: queue
 local leases, claims, owned, own, cancels = unpack(KEYS)
 local now = now_ms()
 local expiry = whole(now + tonumber(ARGV[1]))
@@ -24,13 +25,13 @@ local lost, held, gone = {}, {}, {}
 for i, text in ipairs(redis.call('HMGET', claims, unpack(ids))) do
   local token = ARGV[2 * i + 1]
   if holds(text, token) then
-    held[#held + 1], held[#held + 2] = expiry, ids[i]
+    held[#held + 1] = ids[i]
   else
     lost[#lost + 1] = ids[i]
     if left(text, token) then gone[#gone + 1] = ids[i] end
   end
 end
-if #held > 0 then redis.call('ZADD', leases, unpack(held)) end
+if #held > 0 then lease_give({leases = leases}, held, expiry) end
 if #gone > 0 then redis.call('SREM', owned, unpack(gone)) end
 -- What an owner leaves behind when its whole host dies goes away by itself.
 redis.call('EXPIRE', owned, 86400)

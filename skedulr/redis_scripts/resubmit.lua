@@ -26,7 +26,7 @@ end
 
 local function room_left()
   if capacity == 0 then return count end
-  return capacity - redis.call('ZCARD', ready) - redis.call('ZCARD', delayed)
+  return capacity - queue_length({ready = ready}) - redis.call('ZCARD', delayed)
 end
 
 -- Which of the tasks ended after the time that was named.

@@ -32,13 +32,13 @@ end
 -- Room for how many more.
 local function room_left()
   if capacity == 0 then return count end
-  return capacity - redis.call('ZCARD', ready) - redis.call('ZCARD', delayed)
+  return capacity - queue_length({ready = ready}) - redis.call('ZCARD', delayed)
 end
 
 -- Whether a lock's holder has not been started: only then another may take its place.
 local function replaceable(holder, stored_now)
   if stored_now[holder] then return true end
-  return redis.call('ZSCORE', ready, holder) or redis.call('ZSCORE', delayed, holder)
+  return queue_has({ready = ready}, {holder})[1] or redis.call('ZSCORE', delayed, holder)
     or redis.call('ZSCORE', suspects, holder) or redis.call('HEXISTS', waiting, holder) == 1
 end
 

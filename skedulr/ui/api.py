@@ -46,6 +46,7 @@ class Api:
         app.route("/api/tasks", "GET", self.tasks)
         app.route("/api/tasks", "POST", self.submit)
         app.route("/api/tasks/<pool>/<uid>", "GET", self.task)
+        app.route("/api/tasks/<pool>/<uid>/stack", "GET", self.stack)
         for action in ACTIONS:
             # One task, and all that a selection names.
             app.route(f"/api/tasks/<pool>/<uid>/{action}", "POST", self._on_one(action))
@@ -96,6 +97,11 @@ class Api:
     def task(self, pool: str, uid: str) -> bottle.HTTPResponse:
         """All that is known of one task."""
         return answer(self.site.client.get(f"{pool}/{uid}"))
+
+    def stack(self, pool: str, uid: str) -> bottle.HTTPResponse:
+        """Where a running task is in its code; null where it does not run or nobody answers."""
+        id = "/".join(split_id(f"{pool}/{uid}"))
+        return answer({"id": id, "stack": self.site.client.stack(id)})
 
     def workflow(self, id: str) -> bottle.HTTPResponse:
         """A workflow with its first 500 steps."""

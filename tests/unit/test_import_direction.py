@@ -21,7 +21,7 @@ PACKAGE = Path(skedulr.__file__).parent
 #: while an app knows neither.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__", "cli", "launch"),
-    ("pools", "ui", "contrib", "integrations", "testing"),
+    ("pools", "ui", "contrib", "integrations", "testing", "bench"),
     ("app", "schedule_methods"),
     ("client", "bulk", "prepare", "committer", "waiting", "workflows",
      "schedule_client", "schedule_records", "schedule_store", "delivery", "flows"),
@@ -54,6 +54,7 @@ DEFERRED = {
     ("schedule_methods", "schedule_client"): "loads redis, as above",
     ("app", "ui.app"): "loads bottle and redis; only who mounts the dashboard needs them",
     ("__main__", "cli"): "the master patches before it imports anything",
+    ("bench.producer", "bench.jobs"): "the process patches before it imports anything",
     ("__main__", "launch"): "the master patches before it imports anything",
 }
 

@@ -18,7 +18,7 @@ local function delay_claimed(k, ids, texts, delays, now, change)
     due_times[2 * n - 1], due_times[2 * n] = whole(due), id
     changed[2 * n - 1], changed[2 * n] = id, write_header(header)
   end
-  drop_claims(k.leases, k.claims, k.owned, ids)
+  drop_claims(k, ids)
   redis.call('HSET', k.info, unpack(changed))
   redis.call('ZADD', k.delayed, unpack(due_times))
   if before == -1 or first < before then wake_one(k.wake, k.meta) end

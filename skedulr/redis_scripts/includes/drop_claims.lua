@@ -1,4 +1,5 @@
 -- include: claim_text
+-- include: queue
 -- Which of `ids` are still held under `tokens`: the verdicts as letters ('k' kept, 'l' lost), and
 -- the positions of those kept with their claims' texts.
 local function judge_claims(claims, ids, tokens)
@@ -15,8 +16,9 @@ local function judge_claims(claims, ids, tokens)
   return table.concat(verdicts), kept, texts
 end
 
-local function drop_claims(leases, claims, owned, ids)
-  redis.call('ZREM', leases, unpack(ids))
-  redis.call('HDEL', claims, unpack(ids))
-  redis.call('SREM', owned, unpack(ids))
+-- `k` names the keys leases, claims and owned.
+local function drop_claims(k, ids)
+  lease_end(k, ids)
+  redis.call('HDEL', k.claims, unpack(ids))
+  redis.call('SREM', k.owned, unpack(ids))
 end

@@ -1,4 +1,5 @@
 -- include: promote_due
+-- include: queue
 -- include: locks
 -- include: wake
 local PLAIN = {priority = 0, due = 0}
@@ -69,7 +70,7 @@ local function enqueue(k, ids, options, now)
     redis.call('HSET', k.info, unpack(headers))
     if k.unique then take_locks(k.unique, k.windows, ids, options, now) end
   end
-  if #places > 0 then redis.call('ZADD', k.ready, unpack(places)) end
+  if #places > 0 then queue_add(k, places) end
   local before = next_due(k.delayed)
   if #later > 0 then redis.call('ZADD', k.delayed, unpack(later)) end
   -- A delayed task needs a fetcher now only if it is the earliest: the others' wheels know of it.

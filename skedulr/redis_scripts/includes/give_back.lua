@@ -1,4 +1,5 @@
 -- include: claim_text
+-- include: queue
 -- Put claimed tasks back at their old places: no attempt is counted. `texts` are what claims holds
 -- for them. A suspect goes back among the suspects, and so does one that `suspected` marks. The
 -- claims end here, so later writes under their tokens are refused. `k` names the keys ready,
@@ -11,8 +12,8 @@ local function give_back(k, ids, texts, suspected)
     local list = (suspect or (suspected and suspected[i])) and apart or places
     list[#list + 1], list[#list + 2] = at, id
   end
-  redis.call('ZREM', k.leases, unpack(ids))
+  lease_end(k, ids)
   redis.call('HDEL', k.claims, unpack(ids))
-  if #places > 0 then redis.call('ZADD', k.ready, unpack(places)) end
+  if #places > 0 then queue_return(k, places) end
   if #apart > 0 then redis.call('ZADD', k.suspects, unpack(apart)) end
 end

@@ -22,7 +22,7 @@ local function charge(k, ids, texts, limit, back, death, now)
     end
   end
   if #dead > 0 then
-    redis.call('ZREM', k.leases, unpack(dead))
+    lease_end(k, dead)
     redis.call('HDEL', k.claims, unpack(dead))
     end_tasks(k, dead, kinds, entries, now)
   end

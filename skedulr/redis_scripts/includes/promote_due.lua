@@ -1,14 +1,16 @@
 -- include: header
 -- include: place
+-- include: queue
 -- Move up to `limit` due tasks from delayed to ready, each behind what is already there on its level.
-local function promote_due(delayed, ready, info, meta, now, limit)
-  local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, limit)
+-- `k` names the keys ready, delayed, info and meta.
+local function promote_due(k, now, limit)
+  local due = redis.call('ZRANGEBYSCORE', k.delayed, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, limit)
   local count = #due / 2
   if count == 0 then return 0 end
   local ids = {}
   for i = 1, count do ids[i] = due[2 * i - 1] end
-  local headers = redis.call('HMGET', info, unpack(ids))
-  local last = redis.call('HINCRBY', meta, 'sequence', count)
+  local headers = redis.call('HMGET', k.info, unpack(ids))
+  local last = redis.call('HINCRBY', k.meta, 'sequence', count)
   local places, kept = {}, {}
   for i, id in ipairs(ids) do
     local header = read_header(headers[i])
@@ -17,9 +19,9 @@ local function promote_due(delayed, ready, info, meta, now, limit)
     places[2 * i - 1], places[2 * i] = place(header.priority, last - count + i), id
     kept[2 * i - 1], kept[2 * i] = id, write_header(header)
   end
-  redis.call('ZREM', delayed, unpack(ids))
-  redis.call('ZADD', ready, unpack(places))
-  redis.call('HSET', info, unpack(kept))
+  redis.call('ZREM', k.delayed, unpack(ids))
+  queue_add(k, places)
+  redis.call('HSET', k.info, unpack(kept))
   return count
 end
 

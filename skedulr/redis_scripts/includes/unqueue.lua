@@ -1,9 +1,10 @@
+-- include: queue
 -- Take `ids` out of where they wait to start (ready, delayed, suspects, waiting); returns those that
 -- were there. `k` names these keys, held and outbox.
 local function unqueue(k, ids)
   local found = {}
   if #ids == 0 then return found end
-  local queued, later = redis.call('ZMSCORE', k.ready, unpack(ids)),
+  local queued, later = queue_has(k, ids),
     redis.call('ZMSCORE', k.delayed, unpack(ids))
   local apart = redis.call('ZMSCORE', k.suspects, unpack(ids))
   local tied = redis.call('HMGET', k.waiting, unpack(ids))
@@ -11,7 +12,7 @@ local function unqueue(k, ids)
     if queued[i] or later[i] or apart[i] or tied[i] then found[#found + 1] = id end
   end
   if #found > 0 then
-    redis.call('ZREM', k.ready, unpack(found))
+    queue_remove(k, found)
     redis.call('ZREM', k.delayed, unpack(found))
     redis.call('ZREM', k.suspects, unpack(found))
     if redis.call('HDEL', k.waiting, unpack(found)) > 0 then
