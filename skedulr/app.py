@@ -404,7 +404,7 @@ class Skedulr(ScheduleMethods):
         return (self.client_maker or Client)(ClientConfig(
             url=address.url, namespace=settings.namespace,
             submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
-            capacity=settings.capacity or 0,
+            capacity=settings.capacity or 0, wait_replicas=settings.wait_replicas,
         ))
 
 

@@ -78,6 +78,8 @@ class ClientConfig:
     payload_limit: int = 1_048_576
     capacity: int = 0
     name: str = "client"
+    #: So many replicas must have a submitted task before it counts.
+    wait_replicas: int = 0
 
 
 class _Process:
@@ -122,6 +124,7 @@ class _Process:
                 timeout_s=self._config.submit_timeout_s,
             ),
             timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
+            wait_replicas=self._config.wait_replicas,
             announce=partial(_announce, self._space.pools, pool),
         )
 

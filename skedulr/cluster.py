@@ -193,7 +193,10 @@ class Router(Generic[L]):
             except Redirected as redirection:
                 if node is not None and self._follow(redirection, node) is not None:
                     return list(self._one_by_one(commands))
-            except (NotAnswered, Refused):
+            except (NotAnswered, Refused) as error:
+                if "TRYAGAIN" in str(error):
+                    # Of a transaction, whose keys are not all where it is.
+                    return list(self._one_by_one(commands))
                 if node is not None:
                     self._map.mistrust(node)
                 raise

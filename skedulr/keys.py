@@ -123,6 +123,20 @@ class SpaceKeys:
         self.ui = prefix + "ui"
         #: LIST of changes made through the UI, newest first, bounded (msgpack).
         self.audit = prefix + "audit"
+        #: HASH of the node that leads: node, term (only grows), until (Redis ms).
+        self.leader = prefix + "leader"
+        #: HASH pool -> the workers the leader wants in the cluster (msgpack); "#" -> changes.
+        self.tuning = prefix + "tuning"
+        #: LIST of what the leader decided and why, newest first, bounded (msgpack).
+        self.decisions = prefix + "decisions"
+        #: Expires: some node has tuned pools, so that the leader is to look at them.
+        self.watched = prefix + "watched"
+        #: Expires: some process has hooks for the whole cluster.
+        self.listening = prefix + "listening"
+        #: HASH, expires: what the leader saw last, for those hooks, and its number.
+        self.seen = prefix + "seen"
+        #: HASH, expires: what those hooks have been told, so that each thing is told once.
+        self.noticed = prefix + "noticed"
         #: HASH id -> how far a bulk operation of the UI is (msgpack).
         self.operations = prefix + "operations"
         self._prefix = prefix

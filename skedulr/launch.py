@@ -89,7 +89,7 @@ def _refuse_what_is_missing(settings: config.Config) -> None:
     if settings.preload and settings.reload:
         raise ConfigError("--preload loads code once, --reload again and again: give one")
     defaults = config.Config()
-    for name in ("target_wait", "wait_replicas", "metrics_auth"):
+    for name in ("target_wait", "metrics_auth"):
         if getattr(settings, name) != getattr(defaults, name):
             source = settings.sources.get(name, name)
             raise ConfigError(f"{source}: {name} has no effect yet; leave it out")
@@ -229,6 +229,7 @@ def _ui_server(settings: config.Config, url: str, master: Master) -> UiServer | 
     client = Client(ClientConfig(
         url=url, namespace=settings.namespace, submit_timeout_s=settings.submit_timeout,
         payload_limit=settings.payload_limit, capacity=settings.capacity or 0, name="ui",
+        wait_replicas=settings.wait_replicas,
     ))
     app = make_app(
         client, prefix=settings.ui_prefix, auth=users or None, read_only=settings.ui_read_only,

@@ -53,7 +53,7 @@ class Wire:
     def __init__(
         self, url: str, *, name: str, timeout_s: float = 5.0, at: Node | None = None
     ) -> None:
-        self.url, self.name, self.timeout_s, self._at = url, name, timeout_s, at
+        self.url, self.name, self.timeout_s, self.place = url, name, timeout_s, at
         self._connection: Connection | None = None
         self._thread = 0
         #: In a Cluster all goes through it, and this wire has no connection itself.
@@ -176,7 +176,7 @@ class Wire:
 
     def _connect(self) -> Connection:
         self._connection = open_connection(
-            self.url, name=self.name, timeout_s=self.timeout_s, at=self._at
+            self.url, name=self.name, timeout_s=self.timeout_s, at=self.place
         )
         self._thread = socket_thread()
         return self._connection

@@ -140,14 +140,15 @@ class Cluster:
         for node in (to, source, *self.others(to, source)):
             node.client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to))
 
+    @property
+    def client(self) -> redis.Redis:
+        """A client of the node that has the pool ``default`` of the namespace ``faults``."""
+        return self.master_of("{faults:default}:").client
+
     def flush(self) -> None:
         """Empty, all of it."""
         for node in self.others():
             node.client.flushall()
-
-    def client_of(self, key: str) -> redis.Redis:
-        """A client of the node that has a key."""
-        return self.master_of(key).client
 
     def all_keys(self) -> list[bytes]:
         """Every key there is."""
@@ -236,15 +237,14 @@ class Sentinels:
             wire.close()
 
     def master(self) -> Server:
-        """The server that is a master now."""
-        for server in self.servers:
-            if server.process is not None and server.process.poll() is None:
-                try:
-                    if server.client.execute_command("ROLE")[0] == b"master":
-                        return server
-                except redis.RedisError:
-                    continue
-        raise AssertionError("there is no master")
+        """The server that the first sentinel takes for the master."""
+        port = self.named()
+        return next(server for server in self.servers if server.port == port)
+
+    @property
+    def client(self) -> redis.Redis:
+        """A client of the master."""
+        return self.master().client
 
     def named(self) -> int:
         """The port of the master, as the first sentinel has it."""

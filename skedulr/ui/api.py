@@ -51,6 +51,8 @@ class Api:
             # One task, and all that a selection names.
             app.route(f"/api/tasks/<pool>/<uid>/{action}", "POST", self._on_one(action))
             app.route(f"/api/tasks/{action}", "POST", self._on_all(action))
+        app.route("/api/doctor", "GET", self.doctor)
+        app.route("/api/doctor", "POST", self.examine)
         app.route("/api/operations", "GET", self.operations)
         app.route("/api/operations/<id>", "GET", self.operation)
         app.route("/api/pools/<pool>/pause", "POST", lambda pool: self.pause(pool, True))
@@ -124,6 +126,10 @@ class Api:
         only(query, ("span", "pool"), "this list")
         return answer(self.site.history(query.get("span") or "60m", query.get("pool") or None))
 
+    def doctor(self) -> bottle.HTTPResponse:
+        """The examination that runs, or the last one; null where there was none."""
+        return answer({"checkup": self.site.checkup.last()})
+
     def operations(self) -> bottle.HTTPResponse:
         """Changes of many tasks, newest first."""
         return answer(listed([_operation(one) for one in self.site.operations.newest()]))
@@ -194,6 +200,13 @@ class Api:
         if record["state"] == "running":
             return answer(_operation(record), 202)
         return answer(self.site.pool(pool))
+
+    def examine(self) -> bottle.HTTPResponse:
+        """Have all that is stored examined in the background; ``fix`` mends what can be."""
+        fix = self._given("fix").get("fix", False)
+        if not isinstance(fix, bool):
+            raise Problem(400, "bad_request", '"fix" is to be true or false')
+        return answer({"checkup": self.site.examine(fix)}, 202)
 
     def _on_schedule(self, action: str) -> Callable[[str], bottle.HTTPResponse]:
         def act(name: str) -> bottle.HTTPResponse:

@@ -193,7 +193,10 @@ class Pages:
 
     def redis(self) -> str:
         """The server below it all."""
-        return self.render("redis", "Redis", view=Panel(self.site.redis), facts=redisview.facts)
+        return self.render(
+            "redis", "Redis", view=Panel(self.site.redis), facts=redisview.facts,
+            checkup=Panel(lambda: self.site.checkup.last()),
+        )
 
     def changes(self) -> str:
         """Who changed what through this UI."""
