@@ -138,14 +138,13 @@ class Ground:
 
     def produce(self, job: str, **options: Any) -> dict[str, float]:
         """Have a producer do a job to its end; its figures."""
+        return self.end(self.begin(job, **options))
+
+    def begin(self, job: str, **options: Any) -> subprocess.Popen[str]:
+        """Start a producer on a job."""
         text = json.dumps({"job": job, "to": {
             "url": self.url, "namespace": self.namespace, "payload": self.payload,
         }, **options})
-        process = self.begin(text)
-        return self.end(process)
-
-    def begin(self, text: str) -> subprocess.Popen[str]:
-        """Start a producer on a job."""
         process = self._spawn("-m", "skedulr.bench.producer", stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE)
         assert process.stdin is not None

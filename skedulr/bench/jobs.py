@@ -14,8 +14,8 @@ import gevent
 
 import skedulr
 
-#: Load is made in bulk calls this far apart, seconds.
-LOAD_EVERY_S = 0.01
+#: Load is made in bulk calls about this far apart, seconds.
+LOAD_EVERY_S = 0.002
 
 
 class Producer:
@@ -73,25 +73,22 @@ def bulk(producer: Producer, job: dict[str, Any]) -> dict[str, float]:
 
 
 def paced(producer: Producer, job: dict[str, Any]) -> dict[str, float]:
-    """Single submits, ``gap_s`` apart, each of which says when it was asked for; beside them a load
-    of ``load_per_s`` tasks a second."""
-    load = gevent.spawn(_load, producer, job["load_per_s"]) if job["load_per_s"] else None
-    gevent.sleep(0.5 if load else 0)
+    """Single submits, ``gap_s`` apart, each of which says when it was asked for."""
     for _ in range(job["count"]):
         producer.submit(time.time())
         gevent.sleep(job["gap_s"])
-    if load:
-        load.kill()
-    return {"loaded": load.value or 0 if load else 0}
+    return {}
 
 
-def _load(producer: Producer, per_s: float) -> None:
+def load(producer: Producer, job: dict[str, Any]) -> dict[str, float]:
+    """Tasks at a steady rate, ``per_s``, for a number of seconds."""
     began, stored = time.monotonic(), 0
-    while True:
-        wanted = int((time.monotonic() - began + LOAD_EVERY_S) * per_s)
+    while (passed := time.monotonic() - began) < job["seconds"]:
+        wanted = int((passed + LOAD_EVERY_S) * job["per_s"])
         producer.app.submit_many(producer.calls(wanted - stored))
         stored = wanted
         gevent.sleep(LOAD_EVERY_S)
+    return {"per_s": stored / passed}
 
 
 def delayed(producer: Producer, job: dict[str, Any]) -> dict[str, float]:
@@ -122,6 +119,6 @@ def _rates(count: int, began: float, cpu: float) -> dict[str, float]:
 
 
 JOBS: dict[str, Callable[[Producer, dict[str, Any]], dict[str, float]]] = {
-    "alone": alone, "crowd": crowd, "bulk": bulk, "paced": paced, "delayed": delayed,
-    "later": later,
+    "alone": alone, "crowd": crowd, "bulk": bulk, "paced": paced, "load": load,
+    "delayed": delayed, "later": later,
 }

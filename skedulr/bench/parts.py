@@ -214,13 +214,21 @@ def _memory_of_ended(run: Run, count: int) -> None:
 def _probe(run: Run, load_per_s: float, name: str, text: str) -> None:
     ground, count = run.ground, run.amounts.probes + WARM_UP
     ground.forget_starts()
-    ground.produce("paced", count=count, gap_s=GAP_S, load_per_s=load_per_s)
+    # A process of its own, or the load would hold up the submits that are timed.
+    load = ground.begin("load", per_s=load_per_s, seconds=count * GAP_S + 2) if load_per_s else None
+    if load is not None:
+        ground.wait_starts(int(load_per_s / 4), told=False)
+    ground.produce("paced", count=count, gap_s=GAP_S)
+    if load is not None:
+        run.note(f"latency_{name}_load_per_s", f"{text}: the load", ground.end(load)["per_s"],
+                 "tasks/s")
     ground.wait_settled()
     waits = meter.waits_ms(ground.meter)[WARM_UP:]
     if len(waits) != run.amounts.probes:
         raise SkedulrError(f"{len(waits)} of {run.amounts.probes} timed tasks were seen to start")
     run.on_tasks(run.amounts.probes)
-    run.note(f"latency_{name}_p50_ms", f"{text}, p50", quantile(waits, 0.5), "ms")
+    first = "  p50" if load else f"{text}, p50"
+    run.note(f"latency_{name}_p50_ms", first, quantile(waits, 0.5), "ms")
     run.note(f"latency_{name}_p99_ms", "  p99", quantile(waits, 0.99), "ms")
     ground.forget_starts()
 
