@@ -15,10 +15,12 @@ from urllib.parse import parse_qsl, urlencode
 
 from redis.connection import parse_url
 
-from .config import hide_password
+from .config import CLUSTER as CLUSTER
+from .config import SENTINEL as SENTINEL
+from .config import SERVER, hide_password
+from .config import kind_of as kind_of
 from .errors import ConfigError, nearest
 
-SERVER, SENTINEL, CLUSTER = "server", "sentinel", "cluster"
 #: Where there are others to try, none is waited for longer than this to take a connection, seconds.
 CONNECT_S = 2.0
 #: Where sentinels and servers listen, unless the URL says otherwise.
@@ -67,12 +69,6 @@ class Address:
     def at_sentinel(self, node: Node) -> dict[str, Any]:
         """The options of a connection to this sentinel."""
         return {**(self.sentinel_options or {}), "host": node.host, "port": node.port}
-
-
-def kind_of(url: str) -> str:
-    """SERVER, SENTINEL or CLUSTER, by the scheme alone."""
-    kind = url.partition("://")[0].partition("+")[2]
-    return kind if kind in (SENTINEL, CLUSTER) else SERVER
 
 
 @lru_cache(maxsize=64)

@@ -54,6 +54,7 @@ def run(arguments: list[str]) -> int:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
     logs.set_up(settings.log_level, as_json=settings.log_json)
+    _warn_of_passwords(settings)
     server: EmbeddedServer | None = None
     pid_file = PidFile(settings.pid_file) if settings.pid_file else None
     try:
@@ -117,6 +118,18 @@ def _settings(arguments: list[str]) -> config.Config:
             raise ConfigError(f"--chdir {given['chdir']}: {error.strerror}") from None
     flags: Mapping[str, object] = {k: v for k, v in given.items() if v is not None}
     return config.load(flags, {}, os.environ, Path.cwd(), Path(file) if file else None)
+
+
+def _warn_of_passwords(settings: config.Config) -> None:
+    """A flag's value is seen by everyone who may list the machine's processes."""
+    told = "; an environment variable or a file does not: %s"
+    if settings.sources.get("redis") == "flag --redis" and settings.redis is not None:
+        if config.hide_password(settings.redis) != settings.redis:
+            log.warning("--redis shows its password to whoever lists processes" + told,
+                        "SKEDULR_REDIS_URL, SKEDULR_REDIS_URL_FILE")
+    if settings.sources.get("ui_auth") == "flag --ui-auth":
+        log.warning("--ui-auth shows its password to whoever lists processes" + told,
+                    "SKEDULR_UI_AUTH, --ui-auth-file")
 
 
 def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:

@@ -129,7 +129,7 @@ class PlainWire:
         try:
             if options.get("password"):
                 who = [options["username"]] if options.get("username") else []
-                self._exchange(("AUTH", *who, options["password"]))
+                self._introduce(*who, options["password"])
             self._exchange(("CLIENT", "SETNAME", self.name))
             if options.get("db"):
                 self._exchange(("SELECT", options["db"]))
@@ -137,6 +137,12 @@ class PlainWire:
             # Half introduced, it would be used as somebody else the next time.
             self.close()
             raise
+
+    def _introduce(self, *who: str) -> None:
+        try:
+            self._exchange(("AUTH", *who))
+        except exceptions.ResponseError as error:
+            raise NotAnswered(f"Redis refused the credentials: {error}", sent=False) from error
 
     def _open(self, options: Mapping[str, Any]) -> Any:
         if "path" in options:

@@ -60,8 +60,8 @@ def tick():
 def node(nodes: Callable[..., Node], cluster: Cluster) -> Iterator[Node]:
     """Serving all three pools."""
     made = nodes(
-        cluster.url, "--lease", "3", "--ui", f"127.0.0.1:{free_port()}", pools=",".join(f"{pool}=4" for pool in POOLS),
-        work=MORE_WORK, namespace=NAMESPACE,
+        cluster.url, "--lease", "3", "--ui", f"127.0.0.1:{free_port()}",
+        pools=",".join(f"{pool}=4" for pool in POOLS), work=MORE_WORK, namespace=NAMESPACE,
     )
     made.start(3)
     yield made
