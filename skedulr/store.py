@@ -60,7 +60,11 @@ class Submission(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """A run that ended: its claim's token, how (a kind letter), and its journal entry."""
+    """A run that ended: its claim's token, how, and its journal entry.
+
+    ``kind`` is a letter, or ``"<letter> <waited ms or -> <ran ms or -> <name>"`` to have it counted
+    under the task's name; where the claim is lost it is not.
+    """
 
     uid: bytes
     token: bytes
@@ -82,6 +86,8 @@ class Judgement:
     back: bytes
     death: bytes
     suspecting: bool = True
+    #: What the culprit's task is called, for the statistics; "" where that is not known.
+    name: str = ""
 
 
 class Deferral(NamedTuple):
@@ -108,12 +114,16 @@ class Relocation(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A failed attempt that is to be tried again ``delay_ms`` from now."""
+    """A failed attempt that is to be tried again ``delay_ms`` from now.
+
+    ``sample`` as behind the letter of an Ending's kind, or "".
+    """
 
     uid: bytes
     token: bytes
     delay_ms: int
     entry: bytes
+    sample: str = ""
 
 
 @dataclass(slots=True)
@@ -293,8 +303,8 @@ class Store:
     def retry(self, lane: Lane, failures: Sequence[Failure]) -> str:
         """Count failed attempts and plan the next ones; a verdict letter each."""
         args: list[Any] = [lane.number + 1]
-        for one in failures:
-            args += one
+        for uid, token, delay_ms, entry, sample in failures:
+            args += uid, token, f"{delay_ms} {sample}" if sample else delay_ms, entry
         verdicts: bytes = self._numbered(lane, "retry", args)[1]
         return verdicts.decode()
 
@@ -331,7 +341,7 @@ class Store:
         if judgement is not None:
             args += [
                 judgement.culprit, judgement.limit, judgement.back, judgement.death,
-                "1" if judgement.suspecting else "",
+                "1" if judgement.suspecting else "", judgement.name,
             ]
         return Returned.read(self._run(wire, "release", args, owner))
 
@@ -393,6 +403,20 @@ class Store:
             wire, "trim", [limit, age_ms, most_done, most_dead, *passed, *loose]
         )
         return Trimmed(forgotten, *(tied or ([], [])))
+
+    def fold(self, wire: Wire, pages: int = 20) -> int:
+        """Add the minutes that are over to all that is longer, at most ``pages`` of them; how
+        many were."""
+        time, fields = wire.calls([("TIME",), ("HKEYS", self.keys.stats)])
+        names = [field[1:] for field in fields if field.startswith(b" ")]
+        read_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+        total = 0
+        for _ in range(pages):
+            _, added, more = self._run(wire, "fold", [read_ms, *names])
+            total += added
+            if not more:
+                break
+        return total
 
     # Tasks that wait for others
 

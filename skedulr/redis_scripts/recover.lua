@@ -1,7 +1,7 @@
 -- PURPOSE  Give back what expired leases hold, up to `limit`. After a gap in the sweeps (Redis was
 --          away, so its owners could not renew either) it gives nothing back for one lease.
 -- KEYS     ready suspects leases claims tasks info records done dead cancels watch stats unique
---          progress wake meta broken edges outbox
+--          progress wake meta broken edges outbox history
 -- ARGV     limit (at most 500), lease ms, longest gap between two sweeps ms; to judge the death of
 --          a host (see judge_death.lua): crashes that kill, journal entry of a crash that does not,
 --          of one that does
@@ -11,7 +11,7 @@
 -- include: judge_death
 -- include: wake
 local ready, suspects, leases, claims, tasks, info, records, done, dead, cancels, watch, stats,
-  unique, progress, wake, meta, broken, edges, outbox = unpack(KEYS)
+  unique, progress, wake, meta, broken, edges, outbox, history = unpack(KEYS)
 local limit, lease, gap = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), tonumber(ARGV[3])
 local crashes = tonumber(ARGV[4] or '0')
 local now = now_ms()
@@ -19,7 +19,7 @@ local now = now_ms()
 local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
            info = info, records = records, done = done, dead = dead, cancels = cancels,
            watch = watch, stats = stats, unique = unique, progress = progress,
-           edges = edges, outbox = outbox}
+           edges = edges, outbox = outbox, history = history, name = ''}
 
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end

@@ -2,18 +2,19 @@
 --          dead owner held, up to 500 a call. A whole owner's release marks it gone, so that a
 --          claim of its that is still under way is refused; and it judges the death.
 -- KEYS     ready suspects leases claims tasks info records done dead owned own cancels watch stats
---          unique progress wake meta edges outbox
+--          unique progress wake meta edges outbox history
 -- ARGV     'ids', then pairs id, token
 --          'owner', owner: all that it holds, nobody is charged; or 'owner', owner, the culprit's
 --          id or '', crashes that kill, journal entry of a crash that does not, of one that does,
---          '1' if what was started is suspect where nobody is named (see judge_death.lua)
+--          '1' if what was started is suspect where nobody is named (see judge_death.lua), and
+--          what the culprit's task is called, '' if that is not known
 -- RETURNS  {now ms, {ids given back}, 1 if more may be left}; of a death that was judged also
 --          {those charged a crash and given back}, {those that are dead now}
 -- include: now
 -- include: judge_death
 -- include: wake
 local ready, suspects, leases, claims, tasks, info, records, done, dead, owned, own, cancels, watch,
-  stats, unique, progress, wake, meta, edges, outbox = unpack(KEYS)
+  stats, unique, progress, wake, meta, edges, outbox, history = unpack(KEYS)
 local whole_owner = ARGV[1] == 'owner'
 local limit = whole_owner and tonumber(ARGV[4] or '0') or 0
 local now = now_ms()
@@ -46,7 +47,7 @@ if #ids > 0 then
   local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
              info = info, records = records, done = done, dead = dead, cancels = cancels,
              watch = watch, stats = stats, unique = unique, progress = progress,
-             edges = edges, outbox = outbox}
+             edges = edges, outbox = outbox, history = history, name = ARGV[8] or ''}
   if limit > 0 then
     ids, charged, died =
       judge_death(k, ids, texts, ARGV[3], ARGV[7] == '1', limit, ARGV[5], ARGV[6], now)

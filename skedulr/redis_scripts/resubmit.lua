@@ -1,7 +1,7 @@
 -- PURPOSE  Put finished tasks back into the queue: a fresh start that keeps the history. A second
 --          call changes nothing and says so.
 -- KEYS     ready delayed tasks info records done dead unique windows wake meta
---          edges outbox
+--          edges outbox history
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          only what ended at this time or before it, ms; 0 for whatever ended
 --          then per task: id, '' or "<priority> <when> <unique>" (see enqueue.lua; it never
@@ -14,7 +14,7 @@
 -- include: enqueue
 -- include: tell_children
 local ready, delayed, tasks, info, records, done, dead, unique, windows, wake, meta, edges,
-  outbox = unpack(KEYS)
+  outbox, history = unpack(KEYS)
 local capacity, before, count = tonumber(ARGV[1]), tonumber(ARGV[2]), (#ARGV - 2) / 3
 local now = now_ms()
 if count == 0 then return {now, ''} end
@@ -85,7 +85,7 @@ local function revive(back, ended)
   redis.call('ZREM', dead, unpack(moved))
   redis.call('HSET', tasks, unpack(bodies))
   enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-           wake = wake, meta = meta}, moved, theirs, now)
+           wake = wake, meta = meta, history = history}, moved, theirs, now)
   if redis.call('EXISTS', edges) == 1 then retell(moved) end
 end
 

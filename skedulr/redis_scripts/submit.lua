@@ -2,7 +2,7 @@
 --          waiting where they are to wait for others.
 --          Safe to repeat: an id whose stored envelope is the same counts as stored.
 -- KEYS     ready delayed suspects tasks info records done dead cancels watch stats unique windows
---          progress wake meta waiting held edges outbox
+--          progress wake meta waiting held edges outbox history
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          then per task: id, envelope, and '' or "<priority> <when> <unique>[ <letters>]" (see
 --          enqueue.lua);
@@ -18,7 +18,7 @@
 -- include: end_tasks
 local ready, delayed, suspects, tasks, info, records, done, dead, cancels, watch, stats, unique,
   windows, progress, wake, meta, waiting, held, edges,
-  outbox = unpack(KEYS)
+  outbox, history = unpack(KEYS)
 local capacity = tonumber(ARGV[1])
 local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
@@ -85,7 +85,7 @@ local function store(fresh)
   redis.call('HSET', tasks, unpack(bodies))
   if #new > 0 then
     enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-             wake = wake, meta = meta}, new, theirs, now)
+             wake = wake, meta = meta, history = history}, new, theirs, now)
   end
   if #tied > 0 then
     hold_back({waiting = waiting, held = held, outbox = outbox, info = info, unique = unique,

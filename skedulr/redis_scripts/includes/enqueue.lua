@@ -2,6 +2,7 @@
 -- include: queue
 -- include: locks
 -- include: wake
+-- include: open_minute
 local PLAIN = {priority = 0, due = 0}
 
 -- The option text of a task, '' or "<priority> <when> <unique>[ <letters>]": <when> is '-', '+<delay ms>' or
@@ -46,9 +47,11 @@ local function digests_of(options)
 end
 
 -- Put tasks whose bodies are stored into ready, or into delayed where they are due later. `k` names
--- the keys ready, delayed, info, unique, windows, wake and meta; without unique no key is locked.
+-- the keys ready, delayed, info, unique, windows, wake, meta and history; without unique no key is
+-- locked.
 local function enqueue(k, ids, options, now)
   local sequence = redis.call('HINCRBY', k.meta, 'sequence', #ids) - #ids
+  count_submitted(k.history, #ids, now)
   local headers, places, later, first = {}, {}, {}, nil
   for n, id in ipairs(ids) do
     local o = options[n]
