@@ -123,10 +123,10 @@ def _settings(arguments: list[str]) -> config.Config:
 def _warn_of_passwords(settings: config.Config) -> None:
     """A flag's value is seen by everyone who may list the machine's processes."""
     told = "; an environment variable or a file does not: %s"
-    if settings.sources.get("redis") == "flag --redis" and settings.redis is not None:
-        if config.hide_password(settings.redis) != settings.redis:
-            log.warning("--redis shows its password to whoever lists processes" + told,
-                        "SKEDULR_REDIS_URL, SKEDULR_REDIS_URL_FILE")
+    url = settings.redis or ""
+    if settings.sources.get("redis") == "flag --redis" and config.hide_password(url) != url:
+        log.warning("--redis shows its password to whoever lists processes" + told,
+                    "SKEDULR_REDIS_URL, SKEDULR_REDIS_URL_FILE")
     if settings.sources.get("ui_auth") == "flag --ui-auth":
         log.warning("--ui-auth shows its password to whoever lists processes" + told,
                     "SKEDULR_UI_AUTH, --ui-auth-file")
