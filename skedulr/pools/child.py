@@ -140,6 +140,10 @@ class Child:
         self._listen_to_signals()
         self._point_at_own_server()
         self._compose(declared)
+        # What was loaded stays: the collector need not look through all of it again and again
+        # while tasks wait for that.
+        gc.collect()
+        gc.freeze()
         self._start()
         self._ending.wait()
         return self._drain()
