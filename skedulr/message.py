@@ -18,7 +18,7 @@ from typing import Any
 import msgpack
 
 from . import payload
-from .errors import PayloadError, PayloadTooLarge
+from .errors import NewerRelease, PayloadError, PayloadTooLarge
 
 VERSION = 1
 #: The length of a time behind an envelope or entry: a msgpack uint64, Redis milliseconds.
@@ -186,5 +186,5 @@ def _parts(whole: Any) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
     except (TypeError, ValueError):
         raise PayloadError("not an envelope of Skedulr") from None
     if version != VERSION:
-        raise PayloadError(f"the envelope has version {version!r}; this release reads {VERSION}")
+        raise NewerRelease(f"the envelope has version {version!r}; this release reads {VERSION}")
     return name, args, kwargs, extras or {}

@@ -30,7 +30,7 @@ from zoneinfo import ZoneInfo
 
 import msgpack
 
-from skedulr.errors import PayloadError, PayloadTooLarge
+from skedulr.errors import NewerRelease, PayloadError, PayloadTooLarge
 
 #: Encoded arguments or results may have this many bytes unless the caller says otherwise.
 LIMIT_BYTES = 1_048_576
@@ -311,7 +311,7 @@ def _revive(sets: int, code: int, data: bytes) -> Any:
         # A list can not have been in a set, so every array here was a tuple.
         members = msgpack.unpackb(data, ext_hook=_REVIVE[sets + 1], timestamp=3, use_list=False)
         return set(members) if code == SET else frozenset(members)
-    raise PayloadError(f"extension type {code} is not known: written by a newer Skedulr?")
+    raise NewerRelease(f"extension type {code} is not known: written by a newer Skedulr?")
 
 
 #: The hook for a value inside of so many sets.
@@ -320,7 +320,8 @@ _REVIVE = [partial(_revive, sets) for sets in range(MAX_DEPTH // SET_DEPTH + 1)]
 
 def _unreadable(error: Exception) -> PayloadError:
     why = str(error) or type(error).__name__
-    return PayloadError(f"a stored value can not be read: {why}")
+    kind = NewerRelease if isinstance(error, NewerRelease) else PayloadError
+    return kind(f"a stored value can not be read: {why}")
 
 
 # --- the slow pass: where is it, what is it, what to do -------------------------------------------

@@ -21,7 +21,7 @@ from ..app import Skedulr
 from ..clock import Clock
 from ..context import Context, running
 from ..dependencies import read_waits
-from ..errors import PayloadError, TaskCancelled, TaskFailed, TaskTimeout
+from ..errors import NewerRelease, PayloadError, TaskCancelled, TaskFailed, TaskTimeout
 from ..hub.driver import Driver
 from ..middleware import Step, compose
 from ..names import Published
@@ -217,6 +217,10 @@ class Executor:
         run.attempt = attempts + 1
         try:
             run.name, args, kwargs, extras = message.read_call(claimed.body)
+        except NewerRelease as error:
+            # Others may be newer: while a release is rolled out, both run side by side.
+            outcomes.put_off(run, "PayloadError", f"the stored call can not be read: {error}")
+            return
         except PayloadError as error:
             outcomes.bury(run, "PayloadError", f"the stored call can not be read: {error}")
             return
