@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from . import context, counts, flows, lists, message, options, queries, sizing
 from .addresses import read_address
 from .bulk import Bulk
+from .codecs import Codec
 from .committer import Committer, Parcel, unavailable
 from .delivery import Child, Delivery
 from .errors import (
@@ -80,6 +81,7 @@ class ClientConfig:
     name: str = "client"
     #: So many replicas must have a submitted task before it counts.
     wait_replicas: int = 0
+    codec: Codec | None = None
 
 
 class _Process:
@@ -231,7 +233,7 @@ class Client:
     def _prepare(self, call: Call[Any]) -> tuple[str, Submission]:
         if call.task.function is None:
             call = self._placed(call)
-        return prepare(call, self._uids.next(), self.config.payload_limit)
+        return prepare(call, self._uids.next(), self.config.payload_limit, self.config.codec)
 
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
         return self._process().committer(pool).post(submissions)
@@ -469,7 +471,7 @@ class Client:
             elif record is None:
                 found[id] = self._unended(id)
             else:
-                found[id] = _result_of(id, record)
+                found[id] = _result_of(id, record, self.config.codec)
         return [found[id] for id in ids]
 
     def _unended(self, id: str) -> TaskFailed:
@@ -616,7 +618,7 @@ class Client:
         record = self.wait(id, timeout)
         if record is None:
             raise ResultTimeout(f"task {id} had not ended after {timeout} s")
-        found = _result_of(id, record)
+        found = _result_of(id, record, self.config.codec)
         if isinstance(found, TaskFailed):
             raise found
         return found
@@ -783,12 +785,13 @@ def _warn_of_deadlock(ids: Iterable[str]) -> None:
         )
 
 
-def _result_of(id: str, record: bytes) -> Any:
-    """The result in a record, or the TaskFailed that says how the task ended."""
+def _result_of(id: str, record: bytes, codec: Codec | None) -> Any:
+    """The result in a record, or the TaskFailed that says how the task ended; PayloadError for a
+    result that the codec did not seal."""
     journal = message.read_journal(record)
     last = journal.entries[-1]
     if last.kind == message.SUCCEEDED:
-        return last.value
+        return message.open_result(journal.name, last.value, codec)
     state = journal.end_state or "dead"
     if isinstance(last.value, list):
         return TaskFailed(id, state, last.value[0], last.value[1])

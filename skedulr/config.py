@@ -203,6 +203,7 @@ class Config:
     pid_file: str | None = None
     unknown_after: float = 900.0
     submit_timeout: float = 5.0
+    codec: str | None = None
     payload_limit: int = 1_048_576
     result_limit: int = 1_048_576
     keep_records_days: float = 7.0
@@ -284,6 +285,14 @@ def _words(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise ValueError
     return tuple(value)
+
+
+def _codec(value: Any) -> str:
+    text = _text(value)
+    kind, _, file = text.partition(":")
+    if kind not in ("sign", "encrypt") or not file:
+        raise ValueError
+    return text
 
 
 def _one_of(choices: tuple[str, ...], parse: Parser = _text) -> Parser:
@@ -451,6 +460,8 @@ SETTINGS: tuple[Setting, ...] = (
             "when a task whose name no child knows is given up", "SECONDS"),
     Setting("submit_timeout", _seconds(0, above=True), _POSITIVE,
             "how long a submit may take before it fails", "SECONDS"),
+    Setting("codec", _codec, "sign:FILE or encrypt:FILE",
+            "sign, or encrypt, what tasks carry, with the keys in FILE, one a line", "KIND:FILE"),
     Setting("payload_limit", _whole(1), _ONE_UP, "most bytes of a task's arguments", "BYTES"),
     Setting("result_limit", _whole(1), _ONE_UP, "most bytes of a task's result", "BYTES"),
     Setting("keep_records_days", _seconds(0), "a number of days, 0 or more",

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import __version__, config, logs
 from .client import Client, ClientConfig
+from .codecs import codec_of
 from .embedded import EmbeddedServer
 from .errors import ConfigError
 from .pools.child import CANNOT_BOOT
@@ -242,7 +243,7 @@ def _ui_server(settings: config.Config, url: str, master: Master) -> UiServer | 
     client = Client(ClientConfig(
         url=url, namespace=settings.namespace, submit_timeout_s=settings.submit_timeout,
         payload_limit=settings.payload_limit, capacity=settings.capacity or 0, name="ui",
-        wait_replicas=settings.wait_replicas,
+        wait_replicas=settings.wait_replicas, codec=codec_of(settings.codec),
     ))
     app = make_app(
         client, prefix=settings.ui_prefix, auth=users or None, read_only=settings.ui_read_only,

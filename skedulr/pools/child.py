@@ -27,6 +27,7 @@ from gevent.hub import get_hub
 
 from .. import app as application
 from ..clock import Clock
+from ..codecs import codec_of
 from ..config import Config, PoolSpec
 from ..delivery import Delivery
 from ..hub.driver import Driver
@@ -129,9 +130,10 @@ class Child:
         get_hub().SYSTEM_ERROR = ()
         try:
             self.app = load_modules(self.config.modules)
+            self._codec = self.app.codec or codec_of(self.config.codec)
             declared = definitions_of(
                 self.app, self.spec.pool.name, self.config.payload_limit,
-                [pool.name for pool in self.config.pools],
+                [pool.name for pool in self.config.pools], self._codec,
             )
         except BaseException as error:
             print_error(error)
@@ -165,7 +167,10 @@ class Child:
         replicas: dict[str, Any] = {"wait_replicas": most} if most else {}
         for app in {self.app, application.default}:
             if app is self.app or "redis" not in app.settings:
-                app.configure(self.spec.url, namespace=self.config.namespace, **replicas)
+                app.configure(
+                    self.spec.url, namespace=self.config.namespace, codec=self.config.codec,
+                    **replicas,
+                )
 
     def _compose(self, declared: list[Definition]) -> None:
         spec, config = self.spec, self.config
@@ -185,6 +190,7 @@ class Child:
             pool=pool, owner=owner, app=self.app, recorder=self.recorder, driver=self.driver,
             clock=clock, board=self.board,
             limits=Limits(spec.workers, config.lease, config.result_limit, config.unknown_after),
+            codec=self._codec,
         )
         self.recorder.on_recorded = self.executor.holdings.forget
         self.recorder.started = self.executor.holdings.started
@@ -230,6 +236,7 @@ class Child:
             ),
             directory=Directory(space), wire=side,
             driver=self.driver, clock=clock, owner=owner, declared=declared,
+            codec=self._codec,
         )
         self.heart = Heart(
             store=store, wire=PlainWire(spec.url, name=f"{name}:heart"), owner=owner,

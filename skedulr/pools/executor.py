@@ -19,6 +19,7 @@ from typing import Any
 from .. import message, payload, retries
 from ..app import Skedulr
 from ..clock import Clock
+from ..codecs import Codec
 from ..context import Context, running
 from ..dependencies import read_waits
 from ..errors import NewerRelease, PayloadError, TaskCancelled, TaskFailed, TaskTimeout
@@ -59,8 +60,9 @@ class Executor:
 
     def __init__(
         self, *, pool: str, owner: str, app: Skedulr, recorder: Recorder, driver: Driver,
-        clock: Clock, board: Board, limits: Limits,
+        clock: Clock, board: Board, limits: Limits, codec: Codec | None = None,
     ) -> None:
+        self._codec = codec
         self.pool, self.limits = pool, limits
         self._app, self._driver, self._clock, self._board = app, driver, clock, board
         self.holdings = Holdings(limits.lease_s)
@@ -216,7 +218,7 @@ class Executor:
         attempts, due_ms = claimed.counters()
         run.attempt = attempts + 1
         try:
-            run.name, args, kwargs, extras = message.read_call(claimed.body)
+            run.name, args, kwargs, extras = message.read_call(claimed.body, self._codec)
         except NewerRelease as error:
             # Others may be newer: while a release is rolled out, both run side by side.
             outcomes.put_off(run, "PayloadError", f"the stored call can not be read: {error}")
@@ -316,6 +318,8 @@ class Executor:
             encoded = _NOTHING if result is None or task.option("keep_result") is False else (
                 payload.encode(result, self.limits.result_limit, "result")
             )
+            if self._codec is not None:
+                encoded = message.seal_result(run.name, encoded, self._codec)
         except PayloadError as error:
             # It would fail again, after doing its work again.
             self._outcomes.bury(run, type(error).__name__, str(error))

@@ -26,6 +26,7 @@ from hashlib import blake2b
 from .. import message
 from ..app import Skedulr
 from ..clock import Clock
+from ..codecs import Codec
 from ..errors import PayloadError, SkedulrError
 from ..hub.alarm import Alarm
 from ..hub.driver import Driver, Repeat
@@ -95,8 +96,9 @@ class Ticker:
     def __init__(
         self, *, store: ScheduleStore, store_of: Callable[[str], ScheduleStore],
         directory: Directory, wire: SharedWire, driver: Driver, clock: Clock, owner: str,
-        declared: Iterable[Definition], times: Times | None = None,
+        declared: Iterable[Definition], times: Times | None = None, codec: Codec | None = None,
     ) -> None:
+        self._codec = codec
         self._store, self._store_of, self._directory = store, store_of, directory
         self._wire, self._driver, self._clock = wire, driver, clock
         self._pool, self._times = store.keys.pool, times or Times()
@@ -278,7 +280,7 @@ class Ticker:
             run = None
             if decision.fire_ms is not None:
                 run = definition.submission(
-                    decision.fire_ms, plan.fires_at(due.name, decision.fire_ms)
+                    decision.fire_ms, plan.fires_at(due.name, decision.fire_ms), self._codec
                 )
         except Exception as error:
             self._stop_failing(due.name, due.state, error)
@@ -444,14 +446,14 @@ def _digest(definitions: Iterable[Definition]) -> str:
 
 
 def definitions_of(
-    app: Skedulr, pool: str, payload_limit: int, served: Iterable[str]
+    app: Skedulr, pool: str, payload_limit: int, served: Iterable[str], codec: Codec | None = None
 ) -> list[Definition]:
     """The schedules of an app whose runs go to ``pool``; says once which go to pools that this
     node does not serve, since those are registered by nobody here.
 
     Raises what is wrong with one of them: PayloadError, ConfigError.
     """
-    defined = [define(declared, payload_limit) for declared in app.declared.values()]
+    defined = [define(declared, payload_limit, codec) for declared in app.declared.values()]
     if pool == min(served, default=pool):
         for name in sorted({name for name, _ in defined}.difference(served)):
             log.warning("%d schedules of the code are for pool %r, which this node does not serve",

@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "dependencies", "figures", "lead"),
     ("wire", "wire_errors", "addresses", "sentinels", "cluster", "redis_scripts",
      "keys", "message", "payload", "retries", "uids", "context",
-     "logs", "servercheck", "acl", "statistics"),
+     "logs", "servercheck", "acl", "statistics", "codecs"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.
