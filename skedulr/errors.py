@@ -28,10 +28,6 @@ class PayloadError(SkedulrError):
     """An argument or result that would not come back equal; names the path to the value."""
 
 
-class NewerRelease(PayloadError):
-    """What is stored was written by a later release, in a form that this one does not know."""
-
-
 class PayloadTooLarge(PayloadError):
     """The encoded arguments or result are over the limit; names the size and the limit."""
 

@@ -22,7 +22,8 @@ import msgpack
 
 from . import payload
 from .codecs import Codec, readable
-from .errors import NewerRelease, PayloadError, PayloadTooLarge
+from .errors import PayloadError, PayloadTooLarge
+from .payload import NewerRelease
 
 VERSION, SEALED_VERSION = 1, 2
 #: The length of a time behind an envelope or entry: a msgpack uint64, Redis milliseconds.

@@ -30,7 +30,7 @@ from zoneinfo import ZoneInfo
 
 import msgpack
 
-from skedulr.errors import NewerRelease, PayloadError, PayloadTooLarge
+from skedulr.errors import PayloadError, PayloadTooLarge
 
 #: Encoded arguments or results may have this many bytes unless the caller says otherwise.
 LIMIT_BYTES = 1_048_576
@@ -51,6 +51,10 @@ DATETIME, DATE, TIME, TIMEDELTA, DECIMAL, UUID_, SET, FROZENSET, SEALED = range(
 
 #: A packer keeps its buffer; one that grew beyond this is not kept.
 _KEEP_BYTES = 65_536
+
+
+class NewerRelease(PayloadError):
+    """What is stored was written by a later release, in a form that this one does not know."""
 
 
 class Sealed(NamedTuple):

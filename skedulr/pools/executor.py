@@ -22,10 +22,11 @@ from ..clock import Clock
 from ..codecs import Codec
 from ..context import Context, running
 from ..dependencies import read_waits
-from ..errors import NewerRelease, PayloadError, TaskCancelled, TaskFailed, TaskTimeout
+from ..errors import PayloadError, TaskCancelled, TaskFailed, TaskTimeout
 from ..hub.driver import Driver
 from ..middleware import Step, compose
 from ..names import Published
+from ..payload import NewerRelease
 from ..store import Claims
 from ..tasks import MAX_RETRIES, Task
 from .board import NOBODY, Board

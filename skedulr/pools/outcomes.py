@@ -110,9 +110,12 @@ class Outcomes:
             ))
             return
         if not since_ms:
-            log.warning("%s: %s; it waits for a process that knows it, at most %g s",
-                        self._called(run), why or f"no task {run.name!r} is registered here",
-                        self._unknown_after_s)
+            if why:
+                log.warning("%s: %s; it waits for a newer process, at most %g s",
+                            self._called(run), why, self._unknown_after_s)
+            else:
+                log.warning("%s: no task %r is registered here; it waits for a process that knows "
+                            "it, at most %g s", self._called(run), run.name, self._unknown_after_s)
         self._recorder.defer(Deferral(
             run.claimed.uid, run.claimed.token,
             round(min(UNKNOWN_AGAIN_S, self._unknown_after_s) * 1000),
