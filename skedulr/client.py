@@ -24,6 +24,7 @@ from .addresses import read_address
 from .bulk import Bulk
 from .codecs import Codec
 from .committer import Committer, Parcel, unavailable
+from .config import hide_password
 from .delivery import Child, Delivery
 from .errors import (
     BulkError,
@@ -82,6 +83,13 @@ class ClientConfig:
     #: So many replicas must have a submitted task before it counts.
     wait_replicas: int = 0
     codec: Codec | None = None
+    #: How the address was found, as a phrase for errors ("from SKEDULR_REDIS_URL").
+    how: str = ""
+
+    @property
+    def at(self) -> str:
+        """The server in words, its password hidden."""
+        return hide_password(self.url) + (f" ({self.how})" if self.how else "")
 
 
 class _Process:
@@ -126,7 +134,7 @@ class _Process:
                 timeout_s=self._config.submit_timeout_s,
             ),
             timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
-            wait_replicas=self._config.wait_replicas,
+            wait_replicas=self._config.wait_replicas, at=self._config.at,
             announce=partial(_announce, self._space.pools, pool),
         )
 
@@ -669,7 +677,7 @@ class Client:
                 else:
                     elsewhere[home] = asked[id]
         except WireError as error:
-            raise unavailable(error) from error
+            raise unavailable(error, at=self.config.at) from error
         if elsewhere:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             for home, record in self.ends(elsewhere, left):
@@ -752,7 +760,7 @@ class Client:
         try:
             return self._try(look, None)
         except WireError as error:
-            raise unavailable(error) from error
+            raise unavailable(error, at=self.config.at) from error
 
     def _try(self, look: Callable[[Wire], T], timeout_s: float | None) -> T:
         """Run it, and once more where its connection had died, in ``timeout_s`` (None: as long as

@@ -49,12 +49,12 @@ class Parcel:
     """Up to 500 submissions of one caller, and the answer it waits for."""
 
     __slots__ = (
-        "_answered", "abandoned", "deadline", "error", "flying", "holders", "sent", "submissions",
-        "verdicts",
+        "_answered", "abandoned", "at", "deadline", "error", "flying", "holders", "sent",
+        "submissions", "verdicts",
     )
 
-    def __init__(self, submissions: Sequence[Submission], deadline: float) -> None:
-        self.submissions, self.deadline = submissions, deadline
+    def __init__(self, submissions: Sequence[Submission], deadline: float, at: str = "") -> None:
+        self.submissions, self.deadline, self.at = submissions, deadline, at
         self.verdicts: str | None = None
         #: Who holds the unique key of each submission whose verdict is TAKEN, by its index.
         self.holders: dict[int, str] = {}
@@ -85,7 +85,8 @@ class Parcel:
         finally:
             self.abandoned = not answered
         if not answered:
-            raise unavailable("no answer in time", maybe_submitted=self.sent or self.flying)
+            maybe = self.sent or self.flying
+            raise unavailable("no answer in time", at=self.at, maybe_submitted=maybe)
 
     def answer(self, verdicts: str | None, error: BaseException | None = None) -> None:
         """Give the caller its answer; only the first one counts."""
@@ -95,12 +96,15 @@ class Parcel:
 
 
 class Committer:
-    """Sends the parcels of one pool. ``announce`` is called with each new connection."""
+    """Sends the parcels of one pool. ``announce`` is called with each new connection, and ``at``
+    tells in errors which server that is."""
 
     def __init__(
         self, *, store: Store, wire: Wire, timeout_s: float, capacity: int = 0,
         wait_replicas: int = 0, announce: Callable[[Wire], None] = lambda wire: None,
+        at: str = "",
     ) -> None:
+        self._at = at
         self._store, self._wire, self._announce = store, wire, announce
         self._wait_replicas = wait_replicas
         self._timeout_s, self._capacity = timeout_s, capacity
@@ -121,7 +125,7 @@ class Committer:
 
     def submit(self, submissions: Sequence[Submission]) -> Parcel:
         """Store up to 500; an answered parcel. Raises what kept them from being stored."""
-        parcel = Parcel(submissions, time.monotonic() + self._timeout_s)
+        parcel = Parcel(submissions, time.monotonic() + self._timeout_s, self._at)
         try:
             if self._alone and self._may_carry(parcel):
                 self._carry(parcel)
@@ -138,7 +142,7 @@ class Committer:
 
     def post(self, submissions: Sequence[Submission]) -> Parcel:
         """Hand in up to 500 submissions; ``wait`` on the parcel for the answer."""
-        parcel = Parcel(submissions, time.monotonic() + self._timeout_s)
+        parcel = Parcel(submissions, time.monotonic() + self._timeout_s, self._at)
         self._enqueue(parcel)
         return parcel
 
@@ -171,7 +175,7 @@ class Committer:
         except WireError as error:
             parcel.sent = error.sent
             if time.monotonic() + _FIRST_PAUSE_S >= parcel.deadline:
-                raise unavailable(error, maybe_submitted=parcel.sent) from error
+                raise unavailable(error, at=self._at, maybe_submitted=parcel.sent) from error
         except RedisError as error:
             raise _refused(error) from error
 
@@ -224,7 +228,9 @@ class Committer:
         """Killed: nobody may wait in vain, and those behind get a new committer."""
         for parcel in batch:
             maybe = parcel.sent or parcel.flying
-            parcel.answer(None, unavailable("its sender was killed", maybe_submitted=maybe))
+            parcel.answer(None, unavailable(
+                "its sender was killed", at=self._at, maybe_submitted=maybe
+            ))
         self._thread = self._busy = None
         if self._waiting:
             self._wake()
@@ -330,15 +336,19 @@ class Committer:
             raise
 
 
-def unavailable(why: object, *, maybe_submitted: bool | None = None) -> StorageUnavailable:
-    """The one documented error for a Redis that does not answer or refuses.
+def unavailable(
+    why: object, *, at: str = "", maybe_submitted: bool | None = None
+) -> StorageUnavailable:
+    """The one documented error for a Redis that does not answer or refuses; ``at`` is which.
 
     ``maybe_submitted``: None where nothing was to be stored.
     """
     known = {
         None: "", True: "; the task may have been stored", False: "; certainly nothing was stored",
     }[maybe_submitted]
-    failure = StorageUnavailable(f"Redis is not available ({why}){known}", bool(maybe_submitted))
+    where = f" at {at}" if at else ""
+    text = f"Redis is not available{where}: {why}{known}"
+    failure = StorageUnavailable(text, bool(maybe_submitted))
     failure.__cause__ = why if isinstance(why, BaseException) else None
     return failure
 
@@ -352,7 +362,7 @@ def _in_time(batch: list[Parcel], problem: WireError, ahead_s: float = 0.0) -> l
         if time.monotonic() + ahead_s < parcel.deadline:
             left.append(parcel)
         else:
-            parcel.answer(None, unavailable(problem, maybe_submitted=parcel.sent))
+            parcel.answer(None, unavailable(problem, at=parcel.at, maybe_submitted=parcel.sent))
     return left
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from . import __version__, config, logs
 from .client import Client, ClientConfig
 from .codecs import codec_of
@@ -26,7 +28,7 @@ from .servercheck import check_server
 from .ui.app import make_app
 from .ui.security import read_users
 from .ui.server import UiServer
-from .wire import Refused, Wire, WireError
+from .wire import Barred, Refused, Wire, WireError
 
 log = logging.getLogger("skedulr.master")
 
@@ -144,22 +146,32 @@ def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:
         _warn_of(address.url)
         return address.url, None
     if not address.explicit:
+        if isinstance(problem, Barred):
+            # One answers, so there is no need of another; but this one is not for us.
+            raise ConfigError(
+                f"Redis at {address} does not let us in: {problem}; "
+                "give --redis with user and password, or --embedded"
+            )
         return _start_embedded(settings, f"no server answers at {address.url}")
-    log.warning(
-        "Redis at %s (%s) does not answer: %s; waiting for it",
-        config.hide_password(address.url), address.how, problem,
-    )
+    if isinstance(problem, Barred):
+        log.error(
+            "Redis at %s does not let us in: %s; trying again until it does", address, problem
+        )
+    else:
+        log.warning("Redis at %s does not answer: %s; waiting for it", address, problem)
     return address.url, None
 
 
-def _problem_with(url: str) -> str | None:
+def _problem_with(url: str) -> WireError | None:
     wire = Wire(url, name="skedulr:start", timeout_s=2)
     try:
         wire.call("PING")
     except Refused:
         return None
     except WireError as error:
-        return str(error)
+        return error
+    except ResponseError:
+        return None  # it answers; what this user lacks will be said where it is needed
     finally:
         wire.close()
     return None

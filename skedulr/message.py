@@ -44,6 +44,8 @@ _MOVED_MARK = b"\x92\xa8moved to"
 
 #: The error type of a task that died because its process did.
 CRASHED_TYPE = "Crashed"
+#: The same, where nothing shows that the task was at fault.
+LOST_TYPE = "ProcessLost"
 
 #: Stands for a result that can not be shown.
 HIDDEN = "(encrypted)"

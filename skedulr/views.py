@@ -60,7 +60,8 @@ class Facts:
         """Priority, attempts, crashes and due ms, from the header or from the place."""
         parts = (self.header or b"").decode().split(" ")
         if len(parts) >= 5:
-            return int(parts[0]), int(parts[1]), int(parts[2]), int(parts[3])
+            crashes = parts[2].partition("+")[0]
+            return int(parts[0]), int(parts[1]), int(crashes), int(parts[3])
         place = self.place or self.claimed()[1]
         return (100 - int(place // 2**44) if place else 0), 0, 0, 0
 
@@ -155,8 +156,8 @@ def _crashes(entries: list[message.Entry]) -> int:
     for entry in entries:
         if entry.kind == message.RESUBMITTED:
             crashes = 0
-        elif entry.kind == message.CRASHED or (
-            entry.kind == message.DEAD and entry.value
+        elif (
+            entry.kind in (message.CRASHED, message.DEAD) and entry.value
             and entry.value[0] == message.CRASHED_TYPE
         ):
             crashes += 1

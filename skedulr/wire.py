@@ -28,9 +28,11 @@ from .addresses import CLUSTER, SENTINEL, Node, kind_of, read_address
 from .cluster import Router, slot_map, slot_of
 from .redis_scripts import Script
 from .sentinels import ASK_S, connect_to_master
-from .wire_errors import ROLE_CHANGED, judge
+from .wire_errors import ROLE_CHANGED, barred_by, judge
+from .wire_errors import Barred as Barred
 from .wire_errors import Gone as Gone
 from .wire_errors import NotAnswered as NotAnswered
+from .wire_errors import NotRedis as NotRedis
 from .wire_errors import Refused as Refused
 from .wire_errors import WireError as WireError
 
@@ -289,8 +291,11 @@ def _connected(options: Mapping[str, Any], *, name: str, timeout_s: float) -> Co
         connection.connect()
     except BaseException as error:
         connection.disconnect()
-        if isinstance(error, exceptions.AuthenticationError):
-            raise NotAnswered(f"Redis refused the credentials: {error}", sent=False) from error
+        # The one is no kind of the other in redis-py.
+        if isinstance(error, (exceptions.ResponseError, exceptions.AuthenticationError)):
+            barred = barred_by(str(error))
+            if barred is not None:
+                raise barred from error
         _break_off(error, sent=False)
     return connection
 
@@ -319,6 +324,9 @@ def _break_off(error: BaseException, *, sent: bool) -> NoReturn:
     """Raise what a broken-off call comes to."""
     if isinstance(error, exceptions.BusyLoadingError):
         raise Refused(f"LOADING {error}") from error
+    if isinstance(error, exceptions.InvalidResponse):
+        text = f"something else than Redis answers there ({error})"
+        raise NotRedis(text, sent=sent) from error
     if isinstance(error, (exceptions.RedisError, OSError)):
         raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
     raise error  # a kill or a time-out of the greenlet in mid-command

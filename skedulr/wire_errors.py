@@ -40,6 +40,14 @@ class NotAnswered(WireError):
         self.sent = sent
 
 
+class Barred(NotAnswered):
+    """Redis answers, and does not let us in: a password, or rights of this user, are missing."""
+
+
+class NotRedis(NotAnswered):
+    """Something else answers at this address."""
+
+
 class Refused(WireError):
     """Redis answered that it can not do this now; nothing was changed."""
 
@@ -72,4 +80,26 @@ def judge(error: exceptions.ResponseError) -> WireError | None:
         return Redirected(int(slot), host, int(port), asking=code == "ASK")
     if code in NOT_NOW or "OOM command not allowed" in text or "-READONLY" in text:
         return Refused(f"{code} {text}" if code not in text else text)
+    return None
+
+
+def barred_by(text: str) -> Barred | None:
+    """The error that a reply to the first commands of a connection stands for, if it is that one;
+    with or without its code, which redis-py cuts off.
+
+    >>> str(barred_by("NOAUTH Authentication required."))
+    'it asks for a password (Authentication required.)'
+    """
+    code, _, rest = text.partition(" ")
+    plain = rest if code in ("NOAUTH", "WRONGPASS", "NOPERM") else text
+    known = (
+        ("NOAUTH", "authentication required", "it asks for a password"),
+        ("WRONGPASS", "username-password pair", "it refuses this user or password"),
+        ("NOPERM", "has no permissions", "the user may not do what is needed"),
+        ("ERR", "client sent auth, but no password is set", "it knows no password"),
+        ("ERR", "auth <password> called without any password", "it knows no password"),
+    )
+    for name, words, meaning in known:
+        if (code == name and name != "ERR") or words in text.lower():
+            return Barred(f"{meaning} ({plain})", sent=False)
     return None

@@ -42,6 +42,7 @@ from . import poison
 from .board import Board
 from .control import Control
 from .deliverer import Deliverer
+from .evidence import note_own_kills
 from .executor import Executor, Limits
 from .fetcher import Fetcher
 from .heart import Heart
@@ -129,6 +130,7 @@ class Child:
         # raise it in the main one, which is this process's own.
         get_hub().SYSTEM_ERROR = ()
         try:
+            note_own_kills(self.board)
             self.app = load_modules(self.config.modules)
             self._codec = self.app.codec or codec_of(self.config.codec)
             declared = definitions_of(

@@ -18,7 +18,7 @@ from ..addresses import CLUSTER, SENTINEL, Node, kind_of, read_address
 from ..cluster import Router
 from ..redis_scripts import Script
 from ..sentinels import ASK_S, connect_to_master
-from ..wire_errors import NotAnswered, Refused, judge
+from ..wire_errors import Barred, NotAnswered, NotRedis, Refused, barred_by, judge
 from .tls import TlsSocket, context_of
 
 
@@ -78,6 +78,10 @@ class PlainWire:
         except OSError as error:
             self.close()
             raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
+        except hiredis.ProtocolError as error:
+            self.close()
+            text = f"something else than Redis answers there ({error})"
+            raise NotRedis(text, sent=sent) from error
         if isinstance(reply, hiredis.ReplyError):
             self._raise(str(reply))
         return reply
@@ -86,7 +90,7 @@ class PlainWire:
         if text.startswith("NOSCRIPT"):
             raise exceptions.NoScriptError(text)
         error = exceptions.ResponseError(text)
-        judged = judge(error)
+        judged = judge(error) or barred_by(text)
         if isinstance(judged, Refused):
             self.close()
         raise judged or error
@@ -114,7 +118,7 @@ class PlainWire:
         self._connect_to(options)
         try:
             role = self._exchange(("ROLE",))[0]
-        except exceptions.ResponseError:
+        except (Barred, exceptions.ResponseError):
             return  # forbidden: its first write will tell
         if role != b"master":
             self.close()
@@ -129,7 +133,7 @@ class PlainWire:
         try:
             if options.get("password"):
                 who = [options["username"]] if options.get("username") else []
-                self._introduce(*who, options["password"])
+                self._exchange(("AUTH", *who, options["password"]))
             self._exchange(("CLIENT", "SETNAME", self.name))
             if options.get("db"):
                 self._exchange(("SELECT", options["db"]))
@@ -137,12 +141,6 @@ class PlainWire:
             # Half introduced, it would be used as somebody else the next time.
             self.close()
             raise
-
-    def _introduce(self, *who: str) -> None:
-        try:
-            self._exchange(("AUTH", *who))
-        except exceptions.ResponseError as error:
-            raise NotAnswered(f"Redis refused the credentials: {error}", sent=False) from error
 
     def _open(self, options: Mapping[str, Any]) -> Any:
         if "path" in options:

@@ -110,6 +110,8 @@ class Ticker:
         )
         self._kept: dict[str, Definition] = dict(self._declared)
         self._silent: dict[str, int] = {}
+        #: Schedules that were said to be unreadable.
+        self._complained: set[str] = set()
         #: The silent sets whose schedules were looked for last, and when.
         self._swept: set[str] = set()
         self._swept_ms = 0
@@ -143,17 +145,19 @@ class Ticker:
 
     def beat(self) -> None:
         """Say that the code lives, registering it where needed; look; mend what got lost."""
-        try:
-            seldom = self._beats % SWEEP_BEATS == 0
-            if self._declared or seldom:
-                # Code that declares nothing has nothing to keep alive.
-                self.declare()
-            self.look()
-            if seldom:
-                self.sweep()
-            self._beats += 1
-        except WireError as error:
-            log.debug("pool %s: can not see to the schedules: %s", self._pool, error)
+        seldom = self._beats % SWEEP_BEATS == 0
+        # Code that declares nothing has nothing to keep alive.
+        steps = [self.declare] if self._declared or seldom else []
+        for step in [*steps, self.look, *([self.sweep] if seldom else [])]:
+            try:
+                step()
+            except WireError as error:
+                log.debug("pool %s: can not see to the schedules: %s", self._pool, error)
+                return
+            except Exception:
+                # Something in Redis that nobody foresaw: it must silence nothing else.
+                log.exception("pool %s: seeing to the schedules failed", self._pool)
+        self._beats += 1
 
     # Declaring
 
@@ -228,9 +232,18 @@ class Ticker:
                 self._ring_at(look.next_due_ms)
             if look.paused:
                 return
-            offset += self._fire(look)
-            if len(look.due) < MOST_DUE:
+            self._complain(look.unreadable)
+            offset += self._fire(look) + len(look.unreadable)
+            if len(look.due) + len(look.unreadable) < MOST_DUE:
                 return
+
+    def _complain(self, unreadable: Sequence[str]) -> None:
+        """Say once of each schedule that its state can not be read: it can not be fired."""
+        for name in unreadable:
+            if name not in self._complained and len(self._complained) < MOST_KEPT:
+                self._complained.add(name)
+                log.error("schedule %s/%s can not be fired: its state can not be read; "
+                          "see skedulr doctor", self._pool, name)
 
     def _take_time(self, now_ms: int) -> None:
         self._clock.anchor(now_ms)

@@ -222,7 +222,7 @@ def test_a_submit_with_a_wrong_password_says_so_and_not_which(guarded: Guarded) 
     app = skedulr.Skedulr(
         url=guarded.url_of("skedulr", "guessed"), namespace=NAMESPACE, submit_timeout=0.5
     )
-    with pytest.raises(StorageUnavailable, match="credentials") as caught:
+    with pytest.raises(StorageUnavailable, match="refuses this user or password") as caught:
         app.submit("work")
     assert "guessed" not in str(caught.value)
     app.close()

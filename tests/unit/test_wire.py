@@ -16,8 +16,18 @@ from servers import Server, wait_until
 from skedulr.addresses import options_of
 from skedulr.app import Skedulr
 from skedulr.errors import ConfigError
+from skedulr.pools.plainwire import PlainWire
 from skedulr.redis_scripts import Script, script
-from skedulr.wire import Gone, NotAnswered, Refused, Wire, WireError, make_connection
+from skedulr.wire import (
+    Barred,
+    Gone,
+    NotAnswered,
+    NotRedis,
+    Refused,
+    Wire,
+    WireError,
+    make_connection,
+)
 from skedulr.wire_errors import judge
 
 #: Echoes its arguments.
@@ -299,9 +309,34 @@ def test_something_else_than_redis_answers() -> None:
 def test_wrong_credentials_say_so(fresh_server: Callable[..., Server]) -> None:
     server = fresh_server(tcp=True)
     server.client.config_set("requirepass", "s3cret")
-    for url in (server.url, server.url.replace("redis://", "redis://:wrong@")):
-        with pytest.raises(NotAnswered, match="Redis refused the credentials"):
+    for login, told in (
+        ("", "it asks for a password"), (":wrong@", "it refuses this user or password"),
+        ("nobody:wrong@", "it refuses this user or password"),
+    ):
+        url = server.url.replace("redis://", f"redis://{login}")
+        with pytest.raises(Barred, match=told):
             Wire(url, name="test").call("PING")
+        with pytest.raises(Barred, match=told):
+            PlainWire(url, name="test").call("PING")
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n"])
+def test_something_else_that_answers_is_said_to_be_no_redis(greeting: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def greet() -> None:
+            for _ in range(2):
+                taken, _ = listener.accept()
+                taken.recv(1000)
+                taken.sendall(greeting)
+                taken.close()
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+        for kind in (Wire, PlainWire):
+            with pytest.raises(NotRedis, match="something else than Redis answers there"):
+                kind(url, name="test").call("PING")
+        thread.join()
 
 
 def test_an_answer_that_does_not_come_may_have_been_acted_on(
