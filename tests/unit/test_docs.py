@@ -371,9 +371,7 @@ ARRIVALS = {
     "`limit=`": lambda: "limit" in _CHECKS,
     "`--target-wait`": lambda: _written("target_wait"),
     "`--pools events=8:streams`": lambda: _written(".transport"),
-    "`--wait-replicas`": lambda: _written("wait_replicas"),
     "`/metrics`": lambda: _written('"/metrics"', under="ui"),
-    "Sentinel": lambda: not _written("is not supported yet", besides=()),
     "`long_queue`": lambda: "long_queue" in EVENTS,
 }
 
