@@ -437,7 +437,7 @@ class Skedulr(ScheduleMethods):
             url=address.url, namespace=settings.namespace,
             submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
             capacity=settings.capacity or 0, codec=self.codec or codec_of(settings.codec),
-            how=address.how,
+            wait_replicas=settings.wait_replicas, how=address.how,
         ))
 
 

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from . import context, counts, flows, lead, lists, message, options, queries, sizing
+from .addresses import read_address
 from .bulk import Bulk
 from .codecs import Codec
 from .committer import Committer, Parcel, unavailable
@@ -48,7 +49,7 @@ from .store import DUPLICATE, FULL, STORED, TAKEN, UNKNOWN, Store, Submission
 from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
-from .wire import Wire, WireError, options_of, socket_thread
+from .wire import Wire, WireError, socket_thread
 from .wires import Wires
 
 T = TypeVar("T")
@@ -79,6 +80,8 @@ class ClientConfig:
     payload_limit: int = 1_048_576
     capacity: int = 0
     name: str = "client"
+    #: So many replicas must have a submitted task before it counts.
+    wait_replicas: int = 0
     codec: Codec | None = None
     #: How the address was found, as a phrase for errors ("from SKEDULR_REDIS_URL").
     how: str = ""
@@ -131,7 +134,8 @@ class _Process:
                 timeout_s=self._config.submit_timeout_s,
             ),
             timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
-            at=self._config.at, announce=partial(_announce, self._space.pools, pool),
+            wait_replicas=self._config.wait_replicas, at=self._config.at,
+            announce=partial(_announce, self._space.pools, pool),
         )
 
     def close(self) -> None:
@@ -173,7 +177,7 @@ class Client:
 
     def __init__(self, config: ClientConfig) -> None:
         # An address that can not be used is told here, and not in the middle of a submit.
-        options_of(config.url)
+        read_address(config.url)
         self.config = config
         self.space = SpaceKeys(config.namespace)
         self._uids = Uids()

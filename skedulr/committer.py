@@ -9,6 +9,10 @@ A caller that is alone carries its own submit, for handing it to a thread and ba
 than the rest: on a connection that is there, nobody waiting, the last call not shared. It never
 carries another's. What goes wrong it leaves to the committer.
 
+Where replicas are to have a task before it counts, each call is followed by a WAIT, on the same
+connection. One that is not reached in time is a try that failed: the submit is repeated, which
+stores nothing twice, until the caller's time is over.
+
 Nothing is buffered after ``submit`` returned. A submit may be repeated, because the same id with
 the same envelope counts as stored; so a lost reply costs a repeat and never a second task.
 """
@@ -25,8 +29,8 @@ from redis.exceptions import RedisError
 
 from . import message
 from .errors import SkedulrError, StorageUnavailable
-from .store import BATCH, TAKEN, Store, Submission
-from .wire import Wire, WireError
+from .store import ALREADY, BATCH, STORED, TAKEN, Store, Submission
+from .wire import NotAnswered, Wire, WireError
 
 log = logging.getLogger("skedulr.client")
 
@@ -97,10 +101,12 @@ class Committer:
 
     def __init__(
         self, *, store: Store, wire: Wire, timeout_s: float, capacity: int = 0,
-        announce: Callable[[Wire], None] = lambda wire: None, at: str = "",
+        wait_replicas: int = 0, announce: Callable[[Wire], None] = lambda wire: None,
+        at: str = "",
     ) -> None:
         self._at = at
         self._store, self._wire, self._announce = store, wire, announce
+        self._wait_replicas = wait_replicas
         self._timeout_s, self._capacity = timeout_s, capacity
         self._replaced = message.entry(
             message.CANCELLED, "", 0, 0, "replaced by a newer task with the same unique key"
@@ -287,6 +293,8 @@ class Committer:
         verdicts, holders = self._store.submit(
             self._wire, submissions, self._capacity, self._replaced
         )
+        if self._wait_replicas and (STORED in verdicts or ALREADY in verdicts):
+            self._replicate(batch, repeated=ALREADY in verdicts)
         at, remaining = 0, iter(holders)
         for parcel in batch:
             part = verdicts[at:at + len(parcel.submissions)]
@@ -296,6 +304,27 @@ class Committer:
                     i: next(remaining) for i, letter in enumerate(part) if letter == TAKEN
                 }
             parcel.answer(part)
+
+    def _replicate(self, batch: list[Parcel], *, repeated: bool) -> None:
+        """Wait until enough replicas have what was stored. Raises a WireError that says it was."""
+        left_s = min(parcel.deadline for parcel in batch) - time.monotonic()
+        stats = self._store.keys.stats
+        try:
+            if repeated:
+                # An earlier try stored it, maybe on another connection, and WAIT is about the
+                # writes of this one: so it gets one, which changes nothing.
+                self._wire.call("HINCRBY", stats, "succeeded", 0)
+            # Never 0 ms, which is for ever.
+            wait_ms = max(1, round(1000 * left_s))
+            reached = self._wire.replicated(stats, self._wait_replicas, wait_ms)
+        except WireError as error:
+            raise NotAnswered(f"stored, and not known to be at replicas: {error}", sent=True) from (
+                error
+            )
+        if reached < self._wait_replicas:
+            raise NotAnswered(
+                f"stored, and at {reached} of {self._wait_replicas} replicas", sent=True
+            )
 
     def _connect(self) -> None:
         self._wire.connect()

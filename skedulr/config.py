@@ -48,6 +48,8 @@ SCHEMES = (
     "redis+cluster",
     "rediss+cluster",
 )
+#: What a URL leads to.
+SERVER, SENTINEL, CLUSTER = "server", "sentinel", "cluster"
 
 #: In an embedded server's folder: its socket, the lock its keeper holds, and, where the socket's
 #: own path is longer than a socket address may be, a file with a shorter path to it.
@@ -847,6 +849,12 @@ def _url_fault(scheme: str, rest: str) -> str | None:
     if kind == "cluster" and database.strip("/0"):
         return "a Cluster has database 0 alone"
     return None
+
+
+def kind_of(url: str) -> str:
+    """SERVER, SENTINEL or CLUSTER: what a URL leads to, by its scheme alone."""
+    kind = url.partition("://")[0].partition("+")[2]
+    return kind if kind in (SENTINEL, CLUSTER) else SERVER
 
 
 def hide_password(url: str) -> str:

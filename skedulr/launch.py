@@ -57,6 +57,7 @@ def run(arguments: list[str]) -> int:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
     logs.set_up(settings.log_level, as_json=settings.log_json)
+    _warn_of_passwords(settings)
     server: EmbeddedServer | None = None
     pid_file = PidFile(settings.pid_file) if settings.pid_file else None
     try:
@@ -87,7 +88,7 @@ def _refuse_what_is_missing(settings: config.Config) -> None:
     if settings.preload and settings.reload:
         raise ConfigError("--preload loads code once, --reload again and again: give one")
     defaults = config.Config()
-    for name in ("wait_replicas", "metrics_auth"):
+    for name in ("metrics_auth",):
         if getattr(settings, name) != getattr(defaults, name):
             source = settings.sources.get(name, name)
             raise ConfigError(f"{source}: {name} has no effect yet; leave it out")
@@ -115,6 +116,18 @@ def _settings(arguments: list[str]) -> config.Config:
             raise ConfigError(f"--chdir {given['chdir']}: {error.strerror}") from None
     flags: Mapping[str, object] = {k: v for k, v in given.items() if v is not None}
     return config.load(flags, {}, os.environ, Path.cwd(), Path(file) if file else None)
+
+
+def _warn_of_passwords(settings: config.Config) -> None:
+    """A flag's value is seen by everyone who may list the machine's processes."""
+    told = "; an environment variable or a file does not: %s"
+    url = settings.redis or ""
+    if settings.sources.get("redis") == "flag --redis" and config.hide_password(url) != url:
+        log.warning("--redis shows its password to whoever lists processes" + told,
+                    "SKEDULR_REDIS_URL, SKEDULR_REDIS_URL_FILE")
+    if settings.sources.get("ui_auth") == "flag --ui-auth":
+        log.warning("--ui-auth shows its password to whoever lists processes" + told,
+                    "SKEDULR_UI_AUTH, --ui-auth-file")
 
 
 def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:
@@ -237,7 +250,7 @@ def _ui_server(settings: config.Config, url: str, master: Master) -> UiServer | 
     client = Client(ClientConfig(
         url=url, namespace=settings.namespace, submit_timeout_s=settings.submit_timeout,
         payload_limit=settings.payload_limit, capacity=settings.capacity or 0, name="ui",
-        codec=codec_of(settings.codec),
+        wait_replicas=settings.wait_replicas, codec=codec_of(settings.codec),
     ))
     app = make_app(
         client, prefix=settings.ui_prefix, auth=users or None, read_only=settings.ui_read_only,

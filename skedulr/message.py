@@ -23,6 +23,7 @@ import msgpack
 from . import payload
 from .codecs import Codec, readable
 from .errors import PayloadError, PayloadTooLarge
+from .payload import NewerRelease
 
 VERSION, SEALED_VERSION = 1, 2
 #: The length of a time behind an envelope or entry: a msgpack uint64, Redis milliseconds.
@@ -259,6 +260,13 @@ def submitted_ms(body: bytes) -> int:
 def _parts(
     whole: Any, codec: Codec | None, *, run: bool
 ) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
+    version = whole[0] if isinstance(whole, list) and whole else None
+    if type(version) is int and version > SEALED_VERSION:
+        # Before anything else of it is looked at: its form is not known here.
+        raise NewerRelease(
+            f"the envelope has version {version}; this release reads {VERSION} and "
+            f"{SEALED_VERSION}"
+        )
     try:
         version, name, call, extras = whole
         if version == SEALED_VERSION:
@@ -269,10 +277,7 @@ def _parts(
     except (TypeError, ValueError):
         raise PayloadError("not an envelope of Skedulr") from None
     if version not in (VERSION, SEALED_VERSION):
-        raise PayloadError(
-            f"the envelope has version {version!r}; this release reads {VERSION} and "
-            f"{SEALED_VERSION}"
-        )
+        raise PayloadError(f"the envelope has version {version!r}, which there never was")
     return name, args, kwargs, extras or {}
 
 

@@ -53,6 +53,10 @@ DATETIME, DATE, TIME, TIMEDELTA, DECIMAL, UUID_, SET, FROZENSET, SEALED = range(
 _KEEP_BYTES = 65_536
 
 
+class NewerRelease(PayloadError):
+    """What is stored was written by a later release, in a form that this one does not know."""
+
+
 class Sealed(NamedTuple):
     """What a codec made of a value (see codecs.py); only that codec opens it."""
 
@@ -325,7 +329,7 @@ def _revive(sets: int, code: int, data: bytes) -> Any:
         # A list can not have been in a set, so every array here was a tuple.
         members = msgpack.unpackb(data, ext_hook=_REVIVE[sets + 1], timestamp=3, use_list=False)
         return set(members) if code == SET else frozenset(members)
-    raise PayloadError(f"extension type {code} is not known: written by a newer Skedulr?")
+    raise NewerRelease(f"extension type {code} is not known: written by a newer Skedulr?")
 
 
 #: The hook for a value inside of so many sets.
@@ -334,7 +338,8 @@ _REVIVE = [partial(_revive, sets) for sets in range(MAX_DEPTH // SET_DEPTH + 1)]
 
 def _unreadable(error: Exception) -> PayloadError:
     why = str(error) or type(error).__name__
-    return PayloadError(f"a stored value can not be read: {why}")
+    kind = NewerRelease if isinstance(error, NewerRelease) else PayloadError
+    return kind(f"a stored value can not be read: {why}")
 
 
 # --- the slow pass: where is it, what is it, what to do -------------------------------------------

@@ -48,7 +48,7 @@ class Session:
         return Skedulr(
             url=self.address.url, namespace=settings.namespace, capacity=settings.capacity,
             submit_timeout=settings.submit_timeout, payload_limit=settings.payload_limit,
-            codec=settings.codec,
+            wait_replicas=settings.wait_replicas, codec=settings.codec,
         )
 
     @property

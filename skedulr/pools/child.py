@@ -166,10 +166,14 @@ class Child:
     def _point_at_own_server(self) -> None:
         """What a task submits goes where the task came from, whatever its module configured: a
         flag is stronger. Modules may also use the default app beside the one that is served."""
+        # 0 is no wish: what the module configured stays.
+        most = self.config.wait_replicas
+        replicas: dict[str, Any] = {"wait_replicas": most} if most else {}
         for app in {self.app, application.default}:
             if app is self.app or "redis" not in app.settings:
                 app.configure(
-                    self.spec.url, namespace=self.config.namespace, codec=self.config.codec
+                    self.spec.url, namespace=self.config.namespace, codec=self.config.codec,
+                    **replicas,
                 )
 
     def _compose(self, declared: list[Definition]) -> None:

@@ -26,6 +26,7 @@ from ..errors import PayloadError, TaskCancelled, TaskFailed, TaskTimeout
 from ..hub.driver import Driver
 from ..middleware import Step, compose
 from ..names import Published
+from ..payload import NewerRelease
 from ..store import Claims
 from ..tasks import MAX_RETRIES, Task
 from .board import NOBODY, Board
@@ -219,6 +220,10 @@ class Executor:
         run.attempt = attempts + 1
         try:
             run.name, args, kwargs, extras = message.read_call(claimed.body, self._codec)
+        except NewerRelease as error:
+            # Others may be newer: while a release is rolled out, both run side by side.
+            outcomes.put_off(run, "PayloadError", f"the stored call can not be read: {error}")
+            return
         except PayloadError as error:
             outcomes.bury(run, "PayloadError", f"the stored call can not be read: {error}")
             return

@@ -17,7 +17,8 @@ from servers import Server, leaks
 
 from skedulr.keys import PER_OWNER, PoolKeys
 from skedulr.redis_scripts import Script, script
-from skedulr.wire import Wire, judge
+from skedulr.wire import Wire
+from skedulr.wire_errors import judge
 
 LEVEL = 2**44
 LEASE = 15_000

@@ -369,9 +369,7 @@ ARRIVALS = {
     "workflows": lambda: "workflow" in skedulr.__all__,
     "`limit=`": lambda: "limit" in _CHECKS,
     "`--pools events=8:streams`": lambda: _written(".transport"),
-    "`--wait-replicas`": lambda: _written("wait_replicas"),
     "`/metrics`": lambda: _written('"/metrics"', under="ui"),
-    "Sentinel": lambda: not _written("is not supported yet", besides=()),
 }
 
 

@@ -29,8 +29,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures", "defaults",
      "dependencies", "figures", "lead", "tuning"),
-    ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
-     "logs", "servercheck", "statistics", "codecs"),
+    ("wire", "wire_errors", "addresses", "sentinels", "cluster", "redis_scripts",
+     "keys", "message", "payload", "retries", "uids", "context",
+     "logs", "servercheck", "acl", "statistics", "codecs"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.

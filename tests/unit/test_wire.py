@@ -13,6 +13,7 @@ from proxy import Proxy, black_hole
 from redis import exceptions
 from servers import Server, wait_until
 
+from skedulr.addresses import options_of
 from skedulr.app import Skedulr
 from skedulr.errors import ConfigError
 from skedulr.pools.plainwire import PlainWire
@@ -25,10 +26,9 @@ from skedulr.wire import (
     Refused,
     Wire,
     WireError,
-    judge,
     make_connection,
-    options_of,
 )
+from skedulr.wire_errors import judge
 
 #: Echoes its arguments.
 ECHO = Script("echo", "return ARGV")
@@ -411,8 +411,9 @@ def test_an_interrupt_in_mid_call_drops_the_connection(
 
 
 @pytest.mark.parametrize(("url", "why"), [
-    ("redis+sentinel://ann:pw@h1,h2/main/0", "Sentinel is not supported yet; redis://, rediss://"),
-    ("rediss+cluster://h1,h2", "Cluster is not supported yet"),
+    ("redis+sentinel://ann:pw@h1,h2", "write redis+sentinel://HOST,HOST/SERVICE/DB"),
+    ("redis+sentinel://:pw@h1/main?sentinel_pasword=x", "no option 'sentinel_pasword'"),
+    ("rediss+cluster://:pw@", "write rediss+cluster://HOST,HOST"),
     ("redis://h?sokcet_keepalive=1", "no option 'sokcet_keepalive' (did you mean "
                                      "'socket_keepalive'?); known are db, username, password"),
     ("unix:///run/redis.sock?foo", "no option 'foo'"),
@@ -433,8 +434,8 @@ def test_an_address_that_can_not_be_used_is_a_mistake_of_the_configuration(
 
 
 def test_a_client_tells_it_at_once() -> None:
-    app = Skedulr(url="redis+sentinel://h1,h2/main")
-    with pytest.raises(ConfigError, match="Sentinel is not supported yet"):
+    app = Skedulr(url="redis+sentinel://h1,h2/main?quorum=2")
+    with pytest.raises(ConfigError, match="no option 'quorum'"):
         app.submit("work")
 
 
@@ -458,7 +459,7 @@ def test_options_for_the_connection_itself_are_kept() -> None:
     assert (options["db"], options["socket_connect_timeout"]) == (3, 1.5)
     assert options["ssl_cert_reqs"] == "none"
     made = make_connection(
-        "rediss://h?ssl_cert_reqs=none&ssl_check_hostname=no", name="n", timeout_s=1
+        options_of("rediss://h?ssl_cert_reqs=none&ssl_check_hostname=no"), name="n", timeout_s=1
     )
     assert made.host == "h"
 
