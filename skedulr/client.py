@@ -427,6 +427,17 @@ class Client:
 
         return self.ask(act)
 
+    def drain_node(self, node: str, drained: bool) -> bool:
+        """Have a node claim nothing more, while what runs there ends, or (False) claim again; False
+        where that was so already. ConfigError for a node that is not known."""
+        def act(wire: Wire) -> bool:
+            known = [one["id"] for one in counts.look(wire, self.config.namespace).nodes]
+            if node not in known:
+                raise ConfigError(f"there is no node {node!r}{nearest(node, known)}")
+            return sizing.drain(wire, self.space, node, drained)
+
+        return self.ask(act)
+
     def purge(self, pool: str, *, state: str | None = None, name: str | None = None) -> int:
         """Remove tasks of a pool for good, 500 a step; see ``Skedulr.purge``."""
         if state == "running":

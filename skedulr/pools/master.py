@@ -311,6 +311,11 @@ class Master:
             log.info("pool %s: served no more, its size was reset", name)
             self.children.retire(name)
 
+    @property
+    def drained(self) -> bool:
+        """Whether an operator has this node claim nothing."""
+        return self.node in self._sizes.drained
+
     def _resize_tuned(self, pool: PoolSpec) -> None:
         """Its share of what the leader published. A node that is new, and so not among those that
         were counted, has its least size until it is."""
@@ -324,6 +329,9 @@ class Master:
 
     def _resize(self, pool: str, workers: int | list[int]) -> None:
         each = [workers] if isinstance(workers, int) else workers
+        if self.drained:
+            self.children.resize(pool, 0)
+            return
         wanted = [min(MOST_WORKERS, max(0, one + self._more_workers)) for one in each]
         self.children.resize(pool, wanted[0] if isinstance(workers, int) else wanted)
 
@@ -395,7 +403,7 @@ class Master:
         record = {
             "id": self.node, "host": socket.gethostname(), "pid": os.getpid(),
             "version": __version__, "started_at": self.started_at, "beat_at": time.time(),
-            "leader": self._election.leads, "children": children,
+            "leader": self._election.leads, "drained": self.drained, "children": children,
             "free_cores": self._vitals.free_cores(), "free_memory": self._vitals.free_memory(),
             "target_wait": list(self.config.target_wait),
             "pools": [self._pool_view(pool, children) for pool in self.children.pools()],

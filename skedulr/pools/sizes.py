@@ -41,6 +41,8 @@ class Sizes:
         self._greenlet: gevent.Greenlet | None = None
         #: By pool; a pool that is not here has the size of the configuration.
         self.stored: dict[str, Size] = {}
+        #: The nodes that are to claim nothing.
+        self.drained: frozenset[str] = frozenset()
         #: How often they had been changed when they were read; -1: they have not been.
         self.version = -1
         #: What the leader published of tuned pools, and how often it had.
@@ -62,15 +64,15 @@ class Sizes:
     def look(self) -> bool:
         """Read them once; False where Redis did not answer. What was known then stays."""
         try:
-            self.version, stored = sizing.look(self._wire, self._space)
+            self.version, stored, drained = sizing.look(self._wire, self._space)
             self.tuned_version, tuned = read_sizes(
                 self._wire.call("HGETALL", self._space.tuning)
             )
         except WireError as error:
             log.debug("can not read the pools' sizes: %s", error)
             return False
-        if (stored, tuned) != (self.stored, self.tuned):
-            self.stored, self.tuned = stored, tuned
+        if (stored, drained, tuned) != (self.stored, self.drained, self.tuned):
+            self.stored, self.drained, self.tuned = stored, drained, tuned
             self._on_change()
         return True
 

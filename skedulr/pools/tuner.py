@@ -211,7 +211,7 @@ def seen(pool: Pool, sample: Sample, size: int) -> Seen:
 def pools_of(nodes: Sequence[Mapping[str, Any]]) -> list[Pool]:
     """The tuned pools that these nodes serve, by their records."""
     served: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
-    for node in nodes:
+    for node in (one for one in nodes if not one.get("drained")):
         for spec in node.get("pools") or []:
             served.setdefault(spec["name"], []).append((node, spec))
     return [

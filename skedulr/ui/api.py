@@ -60,6 +60,8 @@ class Api:
         app.route("/api/pools/<pool>/resume", "POST", lambda pool: self.pause(pool, False))
         app.route("/api/pools/<pool>/scale", "POST", self.scale)
         app.route("/api/pools/<pool>/purge", "POST", self.purge)
+        app.route("/api/nodes/<node>/drain", "POST", lambda node: self.drain(node, True))
+        app.route("/api/nodes/<node>/undrain", "POST", lambda node: self.drain(node, False))
         app.route("/api/pause", "POST", lambda: self.pause(None, True))
         app.route("/api/resume", "POST", lambda: self.pause(None, False))
         app.route("/api/workflows/<id>", "GET", self.workflow)
@@ -196,6 +198,12 @@ class Api:
             raise Problem(400, "bad_request", 'scaling needs "workers": a whole number, or null')
         self.site.scale(pool, given["workers"])
         return answer(self.site.pool(pool))
+
+    def drain(self, node: str, drained: bool) -> bottle.HTTPResponse:
+        """Have a node claim nothing more, or again; the node."""
+        self._given()
+        record = self.site.drain(node, drained)
+        return answer({name: record.get(name) for name in NODE})
 
     def purge(self, pool: str) -> bottle.HTTPResponse:
         """Remove what has not started, or what is in a state; 202 where that takes long."""
