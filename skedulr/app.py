@@ -187,8 +187,26 @@ class Skedulr(ScheduleMethods):
 
     def on(self, event: str) -> Callable[[F], F]:
         """A decorator: have the function called at each ``"success"``, ``"retry"``, ``"dead"`` or
-        ``"child_start"``; see ``skedulr.hooks`` for what it is called with."""
+        ``"child_start"``, or for the whole cluster at ``"long_queue"``, ``"leader_change"`` or
+        ``"stats"``; see ``skedulr.hooks.EVENTS`` for what it is called with."""
         return self.hooks.on(event)
+
+    def on_long_queue(
+        self, threshold: float | None = None, pool: str | None = None
+    ) -> Callable[[F], F]:
+        """A decorator: have the function called with a pool's statistics when its predicted wait
+        passes ``threshold`` seconds, and again when it has come back under 0.8 of that.
+
+        Once for each crossing in the whole cluster, in some child that has the hook, whichever
+        node leads. ``threshold`` None is the upper edge of ``--target-wait``; ``pool`` None: every
+        pool. Beside the pool's fields the function is given ``threshold``, ``wait`` (seconds) and
+        ``long`` (False: it came back). Raises ConfigError for an unusable threshold.
+
+        >>> @skedulr.on_long_queue(30, pool="mail")          # doctest: +SKIP
+        ... def tell(queue):
+        ...     chat(f"{queue['name']}: {queue['wait']:.0f} s, {queue['queued']} tasks")
+        """
+        return self.hooks.on_long_queue(threshold, pool)
 
     # Submitting
 

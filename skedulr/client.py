@@ -19,7 +19,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from . import context, counts, flows, lists, message, options, queries, sizing
+from . import context, counts, flows, lead, lists, message, options, queries, sizing
 from .addresses import read_address
 from .bulk import Bulk
 from .codecs import Codec
@@ -365,6 +365,18 @@ class Client:
     def overview(self) -> counts.Overview:
         """All pools and nodes in numbers, now."""
         return self._ask(lambda wire: counts.look(wire, self.config.namespace))
+
+    def decisions(self, limit: int = lead.MOST_DECISIONS) -> list[dict[str, Any]]:
+        """What the leader decided of tuned pools and why, newest first; the last 200 are kept.
+
+        Each is ``{"at", "pool", "kind", "from", "to", "why", "wait", "work", "leader"}``: epoch
+        seconds; "grow", "shrink", "bounds", "limit" (it can not be what it should), "manual" or
+        "auto"; workers in the cluster before and after; the reason; the predicted wait in seconds
+        and how many workers had work; the node that decided.
+        """
+        key = SpaceKeys(self.config.namespace).decisions
+        packed = self._ask(lambda wire: wire.call("LRANGE", key, 0, max(0, limit - 1)))
+        return lead.decisions_of(packed)
 
     def resubmit(self, id: str) -> bool:
         """Put an ended task back into its queue; see ``Handle.resubmit``."""

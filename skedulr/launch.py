@@ -81,11 +81,6 @@ def run(arguments: list[str]) -> int:
 def _refuse_what_is_missing(settings: config.Config) -> None:
     """A setting that is taken and does nothing would be a promise not kept."""
     for pool in settings.pools:
-        if pool.tuned:
-            raise ConfigError(
-                f"pool {pool}: workers cannot be tuned automatically yet; "
-                f"give one number, as in {pool.name}={pool.minimum}"
-            )
         if pool.transport != "zset":
             raise ConfigError(
                 f"pool {pool}: there is no transport {pool.transport!r} yet; leave it out"
@@ -93,7 +88,7 @@ def _refuse_what_is_missing(settings: config.Config) -> None:
     if settings.preload and settings.reload:
         raise ConfigError("--preload loads code once, --reload again and again: give one")
     defaults = config.Config()
-    for name in ("target_wait", "metrics_auth"):
+    for name in ("metrics_auth",):
         if getattr(settings, name) != getattr(defaults, name):
             source = settings.sources.get(name, name)
             raise ConfigError(f"{source}: {name} has no effect yet; leave it out")

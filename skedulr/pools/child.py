@@ -33,6 +33,7 @@ from ..delivery import Delivery
 from ..hub.driver import Driver
 from ..hub.monitor import Monitor, greenlet_stacks, stack_of_greenlet
 from ..keys import PoolKeys, SpaceKeys
+from ..lead import LeadStore
 from ..schedule_records import Definition
 from ..schedule_store import Directory, ScheduleStore
 from ..store import BATCH, Lane, Store
@@ -46,6 +47,7 @@ from .evidence import note_own_kills
 from .executor import Executor, Limits
 from .fetcher import Fetcher
 from .heart import Heart
+from .listener import Listener
 from .modules import load_modules, print_error
 from .mover import Mover
 from .patience import Patience
@@ -211,6 +213,10 @@ class Child:
         self.executor.home_of = self.publisher.home_of
         self.executor.on_stuck = self._ending.set
         self.executor.on_progress = Progress(store=store, wire=side, driver=self.driver).report
+        self.listener = Listener(
+            store=LeadStore(config.namespace), wire=side, hooks=self.app.hooks,
+            driver=self.driver, usual_s=config.target_wait[1],
+        )
         self.control = Control(
             url=spec.url, channel=space.control, name=f"{name}:control",
             pool=pool, on_change=self._on_change,
@@ -258,6 +264,7 @@ class Child:
         self.deliverer.start()
         self.ticker.start()
         self.publisher.start()
+        self.listener.start()
         # The driver replaces its own greenlet, the heart its own errors; these can not.
         for part in (self.fetcher, self.recorder, self.control):
             for greenlet in part.greenlets:

@@ -15,7 +15,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import gevent
@@ -167,13 +167,16 @@ class Children:
         """The pools there are slots for."""
         return list({slot.pool.name: slot.pool for slot in self.slots if slot.wanted}.values())
 
-    def resize(self, pool: str, workers: int) -> None:
-        """Have ``workers`` workers in each child of a pool, and tell the children."""
-        for slot in self.slots:
-            if slot.pool.name == pool and slot.workers != workers:
-                slot.workers = workers
+    def resize(self, pool: str, workers: int | Sequence[int]) -> None:
+        """Have so many workers in each child of a pool, or in its first, second, ... one; and tell
+        the children."""
+        slots = [slot for slot in self.slots if slot.pool.name == pool]
+        each = [workers] * len(slots) if isinstance(workers, int) else workers
+        for slot, wanted in zip(slots, each, strict=False):
+            if slot.workers != wanted:
+                slot.workers = wanted
                 for process in slot.processes():
-                    process.board.wanted = workers
+                    process.board.wanted = wanted
                     if process.ready:
                         process.send(signal.SIGTTIN)
 

@@ -43,6 +43,7 @@ class Api:
         app.route("/api/stats", "GET", self.stats)
         app.route("/api/pools", "GET", self.pools)
         app.route("/api/nodes", "GET", self.nodes)
+        app.route("/api/tuner", "GET", self.tuner)
         app.route("/api/tasks", "GET", self.tasks)
         app.route("/api/tasks", "POST", self.submit)
         app.route("/api/tasks/<pool>/<uid>", "GET", self.task)
@@ -86,6 +87,10 @@ class Api:
         return answer(listed([
             {name: node.get(name) for name in NODE} for node in self.site.overview().nodes
         ]))
+
+    def tuner(self) -> bottle.HTTPResponse:
+        """What the leader decided of tuned pools, newest first."""
+        return answer(listed(self.site.client.decisions()))
 
     def tasks(self) -> bottle.HTTPResponse:
         """Tasks by state, pool, name and text; newest first, by pages."""

@@ -25,7 +25,6 @@ from docpages import DOCS, ROOT, Block, anchors, blocks, links, pages, prose, sp
 import skedulr
 from skedulr import config, testing
 from skedulr.cli import grammar
-from skedulr.hooks import EVENTS
 from skedulr.options import _CHECKS
 
 README = ROOT / "README.md"
@@ -369,10 +368,8 @@ def _written(
 ARRIVALS = {
     "workflows": lambda: "workflow" in skedulr.__all__,
     "`limit=`": lambda: "limit" in _CHECKS,
-    "`--target-wait`": lambda: _written("target_wait"),
     "`--pools events=8:streams`": lambda: _written(".transport"),
     "`/metrics`": lambda: _written('"/metrics"', under="ui"),
-    "`long_queue`": lambda: "long_queue" in EVENTS,
 }
 
 

@@ -37,4 +37,14 @@
 </section>
 % end
 % end
+% if decisions.value:
+<section>
+  <h2>Sizes of tuned pools</h2>
+  <div class="scroll"><table><thead><tr><th>When<th>Pool<th>What<th class="n">Workers<th>Why</tr></thead><tbody>
+% for one in decisions.value:
+  <tr><td>{{!s.moment(one.get("at"), now)}}<th scope="row">{{one.get("pool")}}<td>{{one.get("kind")}}<td class="n">{{one.get("from")}} to {{one.get("to")}}<td>{{s.brief(one.get("why"), 300)}}</tr>
+% end
+  </tbody></table></div>
+</section>
+% end
 </div>
