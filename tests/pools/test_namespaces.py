@@ -27,7 +27,7 @@ def tick():
 def keys_of(server: Server, namespace: str) -> dict[bytes, bytes | None]:
     """Every key of a namespace, with all it holds."""
     client = server.client
-    found = [*client.scan_iter("{%s}*" % namespace), *client.scan_iter("{%s:*" % namespace)]
+    found = [*client.scan_iter(f"{{{namespace}}}*"), *client.scan_iter(f"{{{namespace}:*")]
     return {key: client.dump(key) for key in found}
 
 
