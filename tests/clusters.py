@@ -115,6 +115,11 @@ class Cluster:
         return [node for node in self.running() if node not in not_these
                 and node.client.execute_command("ROLE")[0] == b"master"]
 
+    def replica_of(self, master: Server) -> Server:
+        """The replica of a master."""
+        _, port, _ = master.client.execute_command("ROLE")[2][0]
+        return self._at(int(port))
+
     def id_of(self, node: Server) -> str:
         """A node's name in the Cluster."""
         answer = node.client.execute_command("CLUSTER", "MYID")
