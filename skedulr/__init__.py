@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     every = _default.every
     get = _default.get
     on = _default.on
+    on_long_queue = _default.on_long_queue
     pause = _default.pause
     preview = _default.preview
     purge = _default.purge
@@ -77,7 +78,7 @@ __all__ = [
     "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
-    "use", "on", "before_submit", "configure", "dashboard",
+    "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",
     "Skedulr", "Task", "Call", "Chain", "Handle", "Schedule", "Workflow", "Step", "previous",
     "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
@@ -101,7 +102,7 @@ _METHODS = frozenset((
     "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
-    "use", "on", "before_submit", "configure", "dashboard",
+    "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",
 ))
 
 

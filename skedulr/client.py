@@ -19,9 +19,23 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from . import context, counts, flows, lists, message, options, queries, sizing, spreading
+from . import (
+    context,
+    counts,
+    flows,
+    lead,
+    lists,
+    message,
+    options,
+    queries,
+    sizing,
+    spreading,
+)
+from .addresses import read_address
 from .bulk import Bulk
+from .codecs import Codec
 from .committer import Committer, Parcel, unavailable
+from .config import hide_password
 from .delivery import Child, Delivery
 from .errors import (
     BulkError,
@@ -46,7 +60,7 @@ from .store import DUPLICATE, FULL, STORED, TAKEN, UNKNOWN, Store, Submission
 from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
-from .wire import Wire, WireError, options_of, socket_thread
+from .wire import Wire, WireError, socket_thread
 from .wires import Wires
 
 T = TypeVar("T")
@@ -77,6 +91,16 @@ class ClientConfig:
     payload_limit: int = 1_048_576
     capacity: int = 0
     name: str = "client"
+    #: So many replicas must have a submitted task before it counts.
+    wait_replicas: int = 0
+    codec: Codec | None = None
+    #: How the address was found, as a phrase for errors ("from SKEDULR_REDIS_URL").
+    how: str = ""
+
+    @property
+    def at(self) -> str:
+        """The server in words, its password hidden."""
+        return hide_password(self.url) + (f" ({self.how})" if self.how else "")
 
 
 class _Process:
@@ -121,6 +145,7 @@ class _Process:
                 timeout_s=self._config.submit_timeout_s,
             ),
             timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
+            wait_replicas=self._config.wait_replicas, at=self._config.at,
             announce=partial(_announce, self._space.pools, pool),
         )
 
@@ -186,7 +211,7 @@ class Client:
 
     def __init__(self, config: ClientConfig) -> None:
         # An address that can not be used is told here, and not in the middle of a submit.
-        options_of(config.url)
+        read_address(config.url)
         self.config = config
         self.space = SpaceKeys(config.namespace)
         self._uids = Uids()
@@ -251,7 +276,7 @@ class Client:
         # What Skedulr runs itself goes by the name of another task, and has none of its options.
         if call.task.function is None and not call.task.own.keys() & {"_map", "_part"}:
             call = self._placed(call)
-        return prepare(call, self._uids.next(), self.config.payload_limit)
+        return prepare(call, self._uids.next(), self.config.payload_limit, self.config.codec)
 
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
         return self._process().committer(pool).post(submissions)
@@ -387,6 +412,18 @@ class Client:
         """All pools and nodes in numbers, now."""
         return self._ask(lambda wire: counts.look(wire, self.config.namespace))
 
+    def decisions(self, limit: int = lead.MOST_DECISIONS) -> list[dict[str, Any]]:
+        """What the leader decided of tuned pools and why, newest first; the last 200 are kept.
+
+        Each is ``{"at", "pool", "kind", "from", "to", "why", "wait", "work", "leader"}``: epoch
+        seconds; "grow", "shrink", "bounds", "limit" (it can not be what it should), "manual" or
+        "auto"; workers in the cluster before and after; the reason; the predicted wait in seconds
+        and how many workers had work; the node that decided.
+        """
+        key = SpaceKeys(self.config.namespace).decisions
+        packed = self._ask(lambda wire: wire.call("LRANGE", key, 0, max(0, limit - 1)))
+        return lead.decisions_of(packed)
+
     def resubmit(self, id: str) -> bool:
         """Put an ended task back into its queue; see ``Handle.resubmit``."""
         pool, uid = split_id(self._moved_to(id) or id)
@@ -433,6 +470,17 @@ class Client:
                       if not one["unserved"]]
             sizing.write(wire, self.space, pool, workers, served=served, create=create)
             return True
+
+        return self.ask(act)
+
+    def drain_node(self, node: str, drained: bool) -> bool:
+        """Have a node claim nothing more, while what runs there ends, or (False) claim again; False
+        where that was so already. ConfigError for a node that is not known."""
+        def act(wire: Wire) -> bool:
+            known = [one["id"] for one in counts.look(wire, self.config.namespace).nodes]
+            if node not in known:
+                raise ConfigError(f"there is no node {node!r}{nearest(node, known)}")
+            return sizing.drain(wire, self.space, node, drained)
 
         return self.ask(act)
 
@@ -500,7 +548,7 @@ class Client:
             elif record is None:
                 found[id] = self._unended(id)
             else:
-                found[id] = _result_of(id, record)
+                found[id] = _result_of(id, record, self.config.codec)
         return [found[id] for id in ids]
 
     def states(self, ids: Sequence[str]) -> list[str]:
@@ -714,7 +762,7 @@ class Client:
         record = self.wait(id, timeout)
         if record is None:
             raise ResultTimeout(f"task {id} had not ended after {timeout} s")
-        found = _result_of(id, record)
+        found = _result_of(id, record, self.config.codec)
         if isinstance(found, TaskFailed):
             raise found
         return found
@@ -765,7 +813,7 @@ class Client:
                 else:
                     elsewhere[home] = asked[id]
         except WireError as error:
-            raise unavailable(error) from error
+            raise unavailable(error, at=self.config.at) from error
         if elsewhere:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             for home, record in self.ends(elsewhere, left):
@@ -848,7 +896,7 @@ class Client:
         try:
             return self._try(look, None)
         except WireError as error:
-            raise unavailable(error) from error
+            raise unavailable(error, at=self.config.at) from error
 
     def _try(self, look: Callable[[Wire], T], timeout_s: float | None) -> T:
         """Run it, and once more where its connection had died, in ``timeout_s`` (None: as long as
@@ -891,12 +939,13 @@ def _children_of(id: str, journal: bytes | None) -> list[str]:
         return []
 
 
-def _result_of(id: str, record: bytes) -> Any:
-    """The result in a record, or the TaskFailed that says how the task ended."""
+def _result_of(id: str, record: bytes, codec: Codec | None) -> Any:
+    """The result in a record, or the TaskFailed that says how the task ended; PayloadError for a
+    result that the codec did not seal."""
     journal = message.read_journal(record)
     last = journal.entries[-1]
     if last.kind == message.SUCCEEDED:
-        return last.value
+        return message.open_result(journal.name, last.value, codec)
     state = journal.end_state or "dead"
     if isinstance(last.value, list):
         return TaskFailed(id, state, last.value[0], last.value[1])

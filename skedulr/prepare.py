@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from . import dependencies, message, options, payload
+from .codecs import Codec
 from .errors import ConfigError
 from .store import Submission
 from .tasks import Call, Task, check_redact, previous
@@ -23,8 +24,11 @@ _MODES = {"until_done": "d", "until_start": "s"}
 _ON_DUPLICATE = {"raise": "x", "return": "r", "replace": "p"}
 
 
-def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
-    """The pool and the submission of a call. ``uid`` is used where the call gives no id.
+def prepare(
+    call: Call[Any], uid: str, limit: int, codec: Codec | None = None
+) -> tuple[str, Submission]:
+    """The pool and the submission of a call, sealed by ``codec`` if there is one. ``uid`` is used
+    where the call gives no id.
 
     Raises PayloadError, PayloadTooLarge (over ``limit`` bytes), ConfigError.
     """
@@ -47,12 +51,16 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
             placing = f"{priority} {when} {lock}"
     if waits is None:
         body = message.envelope(task.head, call.args, call.kwargs, extras, limit)
+        if codec is not None:
+            body = message.seal_call(body, codec)
         return pool, Submission(uid, body, placing)
     extras |= dependencies.extras_of(waits, own.get("_workflow"))
     body = message.envelope(
         task.head, call.args, call.kwargs, extras, limit,
         limit + dependencies.BYTES_A_PARENT * len(waits.parents),
     )
+    if codec is not None:
+        body = message.seal_call(body, codec)
     return pool, Submission(uid, body, placing, waits)
 
 

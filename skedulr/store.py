@@ -78,7 +78,8 @@ class Judgement:
 
     A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the
     journal entries for the two. With ``suspecting``, what was started is suspect where nobody is
-    named.
+    named. With ``loss`` nothing shows that a task was at fault: losses are counted apart, up to
+    ``limit`` of them.
     """
 
     culprit: bytes
@@ -86,6 +87,7 @@ class Judgement:
     back: bytes
     death: bytes
     suspecting: bool = True
+    loss: bool = False
     #: What the culprit's task is called, for the statistics; "" where that is not known.
     name: str = ""
 
@@ -362,6 +364,7 @@ class Store:
             args += [
                 judgement.culprit, judgement.limit, judgement.back, judgement.death,
                 "1" if judgement.suspecting else "", judgement.name,
+                "1" if judgement.loss else "",
             ]
         return Returned.read(self._run(wire, "release", args, owner))
 

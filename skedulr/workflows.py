@@ -228,6 +228,11 @@ class Workflow:
             raise ConfigError(f"{self!r} is a part of {self._inside!r}, and starts with that")
         if not self._entries:
             raise ConfigError(f"workflow {self.name!r} has no steps")
+        if self.client.config.codec is not None and any(o.kind == "map" for o in self._entries):
+            raise ConfigError(
+                "map() can not be used with a codec: its tasks are made by whoever comes first, "
+                "and could not be sealed; submit them from a task instead"
+            )
         calls = [self._call(one) for one in self._entries]
         self._refuse_circles(calls)
         inside = {one.step.id for one in self._entries}

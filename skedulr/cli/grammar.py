@@ -395,6 +395,11 @@ def _top(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--acl", action="store_true",
+                        help="print the rights that are needed on the server")
+
+
 def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
 
@@ -681,8 +686,13 @@ GROUPS: tuple[Group, ...] = (
         Command(
             "config", "settings:show_config", "every setting, and where it came from",
             "Every setting in force here, where it came from, and which server is meant.\n"
-            "Passwords are hidden. Nothing is connected to.",
-            (("skedulr config", "what holds in this folder"),),
+            "Passwords are hidden. Nothing is connected to.\n"
+            "\n"
+            "With --acl: the line of an ACL file that gives a user the rights which are needed on\n"
+            "that server, in this namespace, and no others.",
+            (("skedulr config", "what holds in this folder"),
+             ("skedulr config --namespace shop --acl", "a user for one installation")),
+            _config,
         ),
         Command(
             "completion", "completion:completion", "have your shell complete these commands",

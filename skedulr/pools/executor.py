@@ -19,12 +19,14 @@ from typing import Any
 from .. import message, payload, retries, spreading
 from ..app import Skedulr
 from ..clock import Clock
+from ..codecs import Codec
 from ..context import Context, running
 from ..dependencies import full_id, read_waits
 from ..errors import PayloadError, TaskCancelled, TaskFailed, TaskTimeout
 from ..hub.driver import Driver
 from ..middleware import Step, compose
 from ..names import Published
+from ..payload import NewerRelease
 from ..store import Claims
 from ..tasks import MAX_RETRIES, Task
 from .board import NOBODY, Board
@@ -59,8 +61,9 @@ class Executor:
 
     def __init__(
         self, *, pool: str, owner: str, app: Skedulr, recorder: Recorder, driver: Driver,
-        clock: Clock, board: Board, limits: Limits,
+        clock: Clock, board: Board, limits: Limits, codec: Codec | None = None,
     ) -> None:
+        self._codec = codec
         self.pool, self.limits = pool, limits
         self._app, self._driver, self._clock, self._board = app, driver, clock, board
         self.holdings = Holdings(limits.lease_s)
@@ -216,7 +219,11 @@ class Executor:
         attempts, due_ms = claimed.counters()
         run.attempt = attempts + 1
         try:
-            run.name, args, kwargs, extras = message.read_call(claimed.body)
+            run.name, args, kwargs, extras = message.read_call(claimed.body, self._codec)
+        except NewerRelease as error:
+            # Others may be newer: while a release is rolled out, both run side by side.
+            outcomes.put_off(run, "PayloadError", f"the stored call can not be read: {error}")
+            return
         except PayloadError as error:
             outcomes.bury(run, "PayloadError", f"the stored call can not be read: {error}")
             return
@@ -316,6 +323,8 @@ class Executor:
     def _gathered(self, run: Run, result: Any) -> None:
         try:
             encoded = payload.encode(result, spreading.MOST_MAPPED_BYTES, "result")
+            if self._codec is not None:
+                encoded = message.seal_result(run.name, encoded, self._codec)
         except PayloadError as error:
             self._outcomes.bury(run, type(error).__name__, str(error))
             return
@@ -351,6 +360,8 @@ class Executor:
             encoded = _NOTHING if result is None or task.option("keep_result") is False else (
                 payload.encode(result, self.limits.result_limit, "result")
             )
+            if self._codec is not None:
+                encoded = message.seal_result(run.name, encoded, self._codec)
         except PayloadError as error:
             # It would fail again, after doing its work again.
             self._outcomes.bury(run, type(error).__name__, str(error))

@@ -121,18 +121,24 @@ class Outcomes:
         """Its trigger can not happen any more."""
         self._end(run, END_SKIPPED, message.SKIPPED, reason)
 
-    def put_off(self, run: Run) -> None:
-        """Nobody here knows the task: let others have it, for a bounded time."""
+    def put_off(self, run: Run, kind: str = "UnknownTask", why: str = "") -> None:
+        """Nobody here can run the task, as its name is not known or ``why`` says: let others have
+        it, for a bounded time; then it is dead by an error of that ``kind``."""
         since_ms = run.claimed.unknown_since_ms()
         waited_ms = self._clock.redis_ms() - since_ms if since_ms else 0
         if waited_ms >= self._unknown_after_s * 1000:
             known = nearest(run.name, (task.name for task in self._app.tasks))
-            self.bury(run, "UnknownTask",
-                      f"no task {run.name!r} is registered in pool {self._pool!r}{known}")
+            self.bury(run, kind, why or (
+                f"no task {run.name!r} is registered in pool {self._pool!r}{known}"
+            ))
             return
         if not since_ms:
-            log.warning("%s: no task %r is registered here; it waits for a process that knows it, "
-                        "at most %g s", self._called(run), run.name, self._unknown_after_s)
+            if why:
+                log.warning("%s: %s; it waits for a newer process, at most %g s",
+                            self._called(run), why, self._unknown_after_s)
+            else:
+                log.warning("%s: no task %r is registered here; it waits for a process that knows "
+                            "it, at most %g s", self._called(run), run.name, self._unknown_after_s)
         self._recorder.defer(Deferral(
             run.claimed.uid, run.claimed.token,
             round(min(UNKNOWN_AGAIN_S, self._unknown_after_s) * 1000),

@@ -10,10 +10,11 @@
 -- include: now
 -- include: lane
 -- include: drop_claims
+-- include: forgive
 -- include: mark_started
 -- include: end_tasks
 -- include: count_runs
--- include: suspect_left
+-- include: suspects
 local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats, unique,
   progress, suspects, wake, meta, edges, outbox, history = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -29,6 +30,7 @@ local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
 local told = 0
 local verdicts, kept = judge_claims(claims, ids, tokens)
+forgive_lost(info, ids, tokens, verdicts)
 if #kept > 0 then
   local ending, kinds, entries, samples = {}, {}, {}, {}
   for n, i in ipairs(kept) do

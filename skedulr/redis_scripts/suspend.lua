@@ -12,7 +12,8 @@
 -- include: whole
 -- include: lane
 -- include: delay_claimed
--- include: suspect_left
+-- include: forgive
+-- include: suspects
 local leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta, waiting,
   held, outbox = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
@@ -44,6 +45,7 @@ redis.call('ZREM', leases, '')
 local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 2], ARGV[4 * i - 1] end
 local verdicts, kept, claimed = judge_claims(claims, ids, tokens)
+forgive_lost(info, ids, tokens, verdicts)
 verdicts, kept = leave_cancelled(cancels, ids, verdicts, kept, claimed)
 if #kept > 0 then
   local theirs, entries, texts = {}, {}, {}

@@ -43,6 +43,7 @@ class Api:
         app.route("/api/stats", "GET", self.stats)
         app.route("/api/pools", "GET", self.pools)
         app.route("/api/nodes", "GET", self.nodes)
+        app.route("/api/tuner", "GET", self.tuner)
         app.route("/api/tasks", "GET", self.tasks)
         app.route("/api/tasks", "POST", self.submit)
         app.route("/api/tasks/<pool>/<uid>", "GET", self.task)
@@ -59,6 +60,8 @@ class Api:
         app.route("/api/pools/<pool>/resume", "POST", lambda pool: self.pause(pool, False))
         app.route("/api/pools/<pool>/scale", "POST", self.scale)
         app.route("/api/pools/<pool>/purge", "POST", self.purge)
+        app.route("/api/nodes/<node>/drain", "POST", lambda node: self.drain(node, True))
+        app.route("/api/nodes/<node>/undrain", "POST", lambda node: self.drain(node, False))
         app.route("/api/pause", "POST", lambda: self.pause(None, True))
         app.route("/api/resume", "POST", lambda: self.pause(None, False))
         app.route("/api/workflows/<id>", "GET", self.workflow)
@@ -88,6 +91,10 @@ class Api:
         return answer(listed([
             {name: node.get(name) for name in NODE} for node in self.site.overview().nodes
         ]))
+
+    def tuner(self) -> bottle.HTTPResponse:
+        """What the leader decided of tuned pools, newest first."""
+        return answer(listed(self.site.client.decisions()))
 
     def tasks(self) -> bottle.HTTPResponse:
         """Tasks by state, pool, name and text; newest first, by pages."""
@@ -193,6 +200,12 @@ class Api:
             raise Problem(400, "bad_request", 'scaling needs "workers": a whole number, or null')
         self.site.scale(pool, given["workers"])
         return answer(self.site.pool(pool))
+
+    def drain(self, node: str, drained: bool) -> bottle.HTTPResponse:
+        """Have a node claim nothing more, or again; the node."""
+        self._given()
+        record = self.site.drain(node, drained)
+        return answer({name: record.get(name) for name in NODE})
 
     def purge(self, pool: str) -> bottle.HTTPResponse:
         """Remove what has not started, or what is in a state; 202 where that takes long."""

@@ -37,6 +37,8 @@ log = logging.getLogger("skedulr.ui")
 TEMPLATES = Path(__file__).parent / "templates"
 #: Tasks on a page of the list.
 ROWS = 50
+#: The tuner's decisions on the page of nodes.
+DECISIONS = 20
 FILTERS = ("state", "pool", "name", "query")
 STATES = (
     "running", "queued", "scheduled", "waiting", "succeeded", "dead", "cancelled", "skipped",
@@ -174,6 +176,7 @@ class Pages:
         running = Selection(state="running")
         return self.render(
             "nodes", "Nodes", nodes=Panel(lambda: self.site.overview().nodes),
+            decisions=Panel(lambda: self.site.client.decisions(DECISIONS)),
             running=Panel(lambda: self.site.page(running, 200, None).items),
         )
 

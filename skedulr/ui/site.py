@@ -229,6 +229,12 @@ class Site:
         self.client.scale_pool(pool, workers)
         self.audit("scale", f"pool {pool} to {'its own size' if workers is None else workers}")
 
+    def drain(self, node: str, drained: bool) -> dict[str, Any]:
+        """Have a node claim nothing more, or again; its record as it is then."""
+        self.client.drain_node(node, drained)
+        self.audit("drain" if drained else "undrain", f"node {node}")
+        return next(one for one in self.overview().nodes if one["id"] == node)
+
     def sizes(self) -> dict[str, int]:
         """Workers a process of each pool has: as they were set, else as they are."""
         overview = self.kept_overview()

@@ -1,6 +1,6 @@
 """Workflows, measured: a chain, a fan-out with a join, memory an edge. By hand:
 
-    python tests/benchmarks/workflows.py [chain] [fan] [map] [edges] [plain] [--steps 1000] [--tasks 100000]
+    python tests/benchmarks/workflows.py [chain] [fan] [map] [edges] [plain] [--steps N] [--tasks N]
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def mapped(server: Server, app: Any, tasks: int) -> None:
     took = time.perf_counter() - began
     more = {name: count - before.get(name, 0) for name, count in scripts(server).items()}
     print(f"map: {tasks / took:,.0f} tasks/s, {tasks:,} made, run and joined in {took:.1f} s; "
-          f"{more.get('evalsha', 0) / tasks * 1000:.1f} script calls per 1,000 tasks, state {w.state}")
+          f"{more.get('evalsha', 0) / tasks * 1000:.1f} script calls per 1,000 tasks, "
+          f"state {w.state}")
 
 
 def edges(server: Server, app: Any, tasks: int) -> None:

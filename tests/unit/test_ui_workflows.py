@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_every_step_stands_below_what_it_waits_for_and_no_two_overlap(
         rows.setdefault(y, []).append(x)
     for row in rows.values():
         row.sort()
-        assert all(b - a >= WIDTH for a, b in zip(row, row[1:], strict=False))
+        assert all(b - a >= WIDTH for a, b in pairwise(row))
 
 
 def test_a_large_workflow_is_not_drawn_and_a_long_chain_needs_no_recursion() -> None:

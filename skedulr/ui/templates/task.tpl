@@ -70,6 +70,9 @@
 </dl>
 <div class="columns">
 <section><h2>Arguments</h2>
+% if task.get("sealed"):
+<p class="quiet">Sealed by a codec: what can be read of it is shown, not verified.</p>
+% end
 % for label, given in (("args", task.get("args")), ("kwargs", task.get("kwargs"))):
 % if given:
 % text, cut = s.value(given)
