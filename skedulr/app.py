@@ -20,7 +20,7 @@ from .defaults import Defaults
 from .errors import ConfigError, ResultTimeout, SkedulrError
 from .hooks import Hooks
 from .schedule_methods import ScheduleMethods
-from .tasks import Call, Registry, Task
+from .tasks import Call, Chain, Registry, Task
 from .workflows import Workflow
 
 if TYPE_CHECKING:
@@ -244,6 +244,12 @@ class Skedulr(ScheduleMethods):
         if call.task.on_commit:
             return self._submit_on_commit(call)
         return self.client.submit(call)
+
+    def submit_chain(self, chain: Chain[R]) -> Handle[R]:
+        """Queue the calls of a chain, all of them or none; the handle of the last one."""
+        with self.workflow("chain") as w:
+            last = w.add(chain)
+        return last.handle
 
     def _with_headers(self, call: Call[R]) -> Call[R]:
         """The call with what the hooks add to its headers; its own are stronger."""

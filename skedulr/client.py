@@ -13,13 +13,24 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from . import context, counts, flows, lead, lists, message, options, queries, sizing
+from . import (
+    context,
+    counts,
+    flows,
+    lead,
+    lists,
+    message,
+    options,
+    queries,
+    sizing,
+    spreading,
+)
 from .addresses import read_address
 from .bulk import Bulk
 from .codecs import Codec
@@ -172,6 +183,29 @@ def _announce(pools: str, pool: str, wire: Wire) -> None:
     wire.call("HSETNX", pools, pool, int(time.time() * 1000))
 
 
+class _Workflow(NamedTuple):
+    """What is known of a workflow now: its steps in order, those that are known as tasks by id,
+    and by map step the tasks it has made with their states."""
+
+    begun: bool
+    journal: message.Journal
+    steps: list[flows.StepOf]
+    views: dict[str, dict[str, Any]]
+    children: dict[str, dict[str, str]]
+
+    def states(self) -> dict[str, str]:
+        """Of every step, and before each map step of its tasks."""
+        found: dict[str, str] = {}
+        for one in self.steps:
+            found |= self.children.get(one.id, {})
+            found[one.id] = str(self.views[one.id]["state"]) if one.id in self.views else "unknown"
+        return found
+
+    def has_parents(self, id: str) -> bool:
+        """Whether a step waited for others."""
+        return id in self.views and bool(self.views[id]["depends_on"])
+
+
 class Client:
     """Submits, asks and waits, for one server and namespace."""
 
@@ -239,7 +273,8 @@ class Client:
         )
 
     def _prepare(self, call: Call[Any]) -> tuple[str, Submission]:
-        if call.task.function is None:
+        # What Skedulr runs itself goes by the name of another task, and has none of its options.
+        if call.task.function is None and not call.task.own.keys() & {"_map", "_part"}:
             call = self._placed(call)
         return prepare(call, self._uids.next(), self.config.payload_limit, self.config.codec)
 
@@ -328,8 +363,19 @@ class Client:
         )
         if was == "unknown":
             raise _not_found(id)
+        if was == "waiting":
+            self._cancel_mapped(pool, uid)
         home = self._moved_to(id) if was == "ended" else None
         return was != "ended" if home is None else self.cancel(home)
+
+    def _cancel_mapped(self, pool: str, uid: str) -> None:
+        """Cancel the tasks of a map step that was cancelled while it waited for them."""
+        record = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0]).record
+        for one in _children_of(f"{pool}/{uid}", record):
+            try:
+                self.cancel(one)
+            except TaskNotFound:
+                continue  # it is not made yet, and will not be
 
     def stack(self, id: str, timeout_s: float = 1.5) -> str | None:
         """Where a running task is in its code at this moment, as Python's tracebacks show it.
@@ -505,6 +551,25 @@ class Client:
                 found[id] = _result_of(id, record, self.config.codec)
         return [found[id] for id in ids]
 
+    def states(self, ids: Sequence[str]) -> list[str]:
+        """The states of tasks; "unknown" where nothing is known of one."""
+        found = self._ask(lambda wire: self._states(wire, ids))
+        return [found.get(id) or self._state_elsewhere(id) for id in ids]
+
+    def _states(self, wire: Wire, ids: Sequence[str]) -> dict[str, str | None]:
+        found: dict[str, str | None] = {}
+        for pool, uids in _by_pool(ids).items():
+            for at in range(0, len(uids), 500):
+                for facts in self._queries(pool).look(wire, uids[at:at + 500]):
+                    found[f"{pool}/{facts.uid}"] = facts.state
+        return found
+
+    def _state_elsewhere(self, id: str) -> str:
+        try:
+            return self.state(id)
+        except TaskNotFound:
+            return "unknown"
+
     def _unended(self, id: str) -> TaskFailed:
         try:
             return TaskFailed(id, self.state(id), None, "it has not ended")
@@ -539,16 +604,20 @@ class Client:
         return self._placed(call) if call.task.function is None else call
 
     def start_workflow(
-        self, id: str, name: str, steps: Sequence[tuple[str | None, Call[Any]]]
+        self, id: str, name: str, steps: Sequence[tuple[str | None, str | None, Call[Any]]]
     ) -> None:
-        """Store the steps of a workflow, all of them or none, and let them go.
+        """Store the steps of a workflow, all of them or none, and let them go: name, kind ("map",
+        "part" or None), call.
 
         They are held back by a task that stands for all of it until the last one is stored. A
         process that dies meanwhile leaves nothing that runs: a deliverer removes it all.
         Raises what a submit raises.
         """
         pool, uid = split_id(id)
-        places = [[name, call.task.option("pool", "default")] for name, call in steps]
+        places = [
+            [name, call.task.option("pool", "default"), *([] if kind is None else [kind])]
+            for name, kind, call in steps
+        ]
         body = message.envelope(
             message.name_part(name), (), {}, {"steps": places}, self.config.payload_limit,
             self.config.payload_limit + 400 * len(places),
@@ -556,7 +625,7 @@ class Client:
         held = Submission(uid, body, "0 - - A")
         self._settle(pool, self._process().committer(pool).submit([held]), 0)
         try:
-            self._store_steps(call for _, call in steps)
+            self._store_steps(call for _, _, call in steps)
             entry = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(places)})
             begun = self._ask(lambda wire: self._store(pool).begin(wire, "begin", uid, entry))
             if begun == UNKNOWN:
@@ -589,24 +658,47 @@ class Client:
         except StorageUnavailable as error:
             log.warning("workflow %s could not be removed now: %s", id, error)
 
-    def workflow(self, id: str, *, most_steps: int = 500) -> dict[str, Any]:
+    def workflow(
+        self, id: str, *, most_steps: int = 500, among: Container[str] | None = None
+    ) -> dict[str, Any]:
         """A workflow: state, how many of its steps are in which state, its first steps in full.
+        ``among`` leaves it at those steps, of a part of it.
 
         Raises TaskNotFound.
         """
+        seen = self._see_workflow(id, among)
+        return flows.workflow_view(
+            id, seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
+            children=seen.children, most_steps=most_steps,
+        )
+
+    def _see_workflow(self, id: str, among: Container[str] | None) -> _Workflow:
         pool, uid = split_id(id)
         facts = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0])
         text = facts.record or facts.body
         journal = None if text is None else message.read_journal(text)
         if journal is None or "steps" not in journal.extras:
             raise TaskNotFound(f"no workflow {id} is known")
-        names = [name for name, _ in journal.extras["steps"]]
-        ids = [f"{where}/{uid}.{at}" for at, (_, where) in enumerate(journal.extras["steps"])]
-        views = self._ask(lambda wire: self._looks(wire, ids))
-        return flows.workflow_view(
-            id, journal, begun=facts.record is not None, names=names, ids=ids, views=views,
-            most_steps=most_steps,
+        steps = [
+            flows.StepOf(f"{where}/{uid}.{at}", name, kind[0] if kind else None)
+            for at, (name, where, *kind) in enumerate(journal.extras["steps"])
+        ]
+        steps = [one for one in steps if among is None or one.id in among]
+        views = self._ask(lambda wire: self._looks(wire, [one.id for one in steps]))
+        maps = [one.id for one in steps if one.kind == "map" and one.id in views]
+        return _Workflow(
+            facts.record is not None, journal, steps, views,
+            {one: self._mapped(one, views[one]["state"]) for one in maps},
         )
+
+    def _mapped(self, id: str, state: str) -> dict[str, str]:
+        """The tasks that a map step has made, and their states."""
+        pool, uid = split_id(id)
+        facts = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0])
+        ids = _children_of(id, facts.record or facts.body)
+        if state == "succeeded":
+            return dict.fromkeys(ids, "succeeded")
+        return dict(zip(ids, self.states(ids), strict=True))
 
     def _looks(self, wire: Wire, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
@@ -616,31 +708,52 @@ class Client:
                     found[view["id"]] = view
         return found
 
-    def cancel_workflow(self, id: str) -> int:
+    def open_steps(self, id: str, *, among: Container[str] | None = None) -> list[str]:
+        """The ids of steps, and tasks of maps, that have not ended."""
+        states = self._see_workflow(id, among).states()
+        return [one for one, state in states.items() if state not in (*flows.ENDS, "unknown")]
+
+    def cancel_workflow(self, id: str, *, among: Container[str] | None = None) -> int:
         """Cancel every step that has not ended, those that wait first; how many were."""
         pool, uid = split_id(id)
-        view = self.workflow(id, most_steps=MOST_STEPS)
-        if view["state"] == "starting":
+        seen = self._see_workflow(id, among)
+        if not seen.begun and among is None:
             facts = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0])
             if facts.body is not None:
                 self._drop_workflow(id, facts.body)
         # Backwards and waiting ones first, or the end of one would start what waits for it.
-        open_ = [one for one in reversed(view["steps"]) if one["state"] not in flows.ENDS]
-        open_.sort(key=lambda one: one["state"] != "waiting")
+        open_ = [(one, state) for one, state in reversed(seen.states().items())
+                 if state not in (*flows.ENDS, "unknown")]
+        open_.sort(key=lambda one: one[1] != "waiting")
         count = 0
-        for one in open_:
+        for one, _ in open_:
             try:
-                count += self.cancel(one["id"])
+                # A map's tasks may have been cancelled with it.
+                count += self.cancel(one) or self.state(one) == "cancelled"
             except TaskNotFound:
                 continue
         return count
 
-    def resubmit_workflow(self, id: str) -> int:
-        """Put back every step that failed; what was skipped for it waits again; how many were."""
-        view = self.workflow(id, most_steps=MOST_STEPS)
-        failed = [one["id"] for one in view["steps"]
-                  if one["state"] in ("dead", "expired", "cancelled")]
-        return sum(self.resubmit(one) for one in failed)
+    def resubmit_workflow(self, id: str, *, among: Container[str] | None = None) -> int:
+        """Put back every step that failed; what was skipped for it waits again; how many were.
+
+        What was cancelled waits again for what it waited for, or a step would run before those
+        that were cancelled with it.
+        """
+        seen = self._see_workflow(id, among)
+        states = seen.states()
+        waiting = [one for one, state in states.items()
+                   if state == "cancelled" and seen.has_parents(one)]
+        count = self._ask(lambda wire: self._open_again(wire, waiting)) if waiting else 0
+        failed = [one for one, state in states.items()
+                  if state in flows.FAILED and one not in waiting]
+        return count + sum(self.resubmit(one) for one in failed)
+
+    def _open_again(self, wire: Wire, ids: Sequence[str]) -> int:
+        delivery = Delivery(self.config.namespace, wire)
+        count = delivery.open_again(ids)
+        self._tell_deliverers(wire, delivery.told)
+        return count
 
     # Waiting
 
@@ -814,6 +927,16 @@ def _warn_of_deadlock(ids: Iterable[str]) -> None:
             "nothing runs any more; submit it to another pool, or use depends_on",
             here.id, here.pool,
         )
+
+
+def _children_of(id: str, journal: bytes | None) -> list[str]:
+    """The ids of the tasks that a map step has made; none of any other task."""
+    if journal is None or b"map" not in journal:
+        return []
+    try:
+        return spreading.child_ids(id, spreading.spread_of(message.read_journal(journal)) or 0)
+    except PayloadError:
+        return []
 
 
 def _result_of(id: str, record: bytes, codec: Codec | None) -> Any:

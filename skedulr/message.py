@@ -30,6 +30,9 @@ VERSION, SEALED_VERSION = 1, 2
 STAMP = 9
 
 SUCCEEDED, FAILED, DEAD, CANCELLED, EXPIRED, SKIPPED, CRASHED, RESUBMITTED, MOVED = range(1, 10)
+#: No attempt: a task that is run by Skedulr itself waits for others that it found out about. The
+#: value says how many it made (see spreading.py), or is None.
+SPREAD = 10
 
 #: The state that a record's last entry stands for.
 END_STATES = {

@@ -35,7 +35,7 @@ PENDING, ENDED, MISSING = "p", "e", "m"
 TAKEN_MS = 5000
 
 #: Kinds of an end, as scripts know them.
-END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED = "s", "d", "c", "e"
+END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED, END_SKIPPED = "s", "d", "c", "e", "k"
 
 _scripts: dict[str, Script] = {}
 
@@ -113,6 +113,16 @@ class Relocation(NamedTuple):
     envelope: bytes
     options: str
     cancelled: bool
+
+
+class Suspension(NamedTuple):
+    """A claimed task that is to wait for others: its journal entry, and what waiting is to hold of
+    it (see hold_back.lua)."""
+
+    uid: bytes
+    token: bytes
+    entry: bytes
+    text: str
 
 
 class Failure(NamedTuple):
@@ -268,6 +278,16 @@ class Store:
         for one in batch:
             args += one
         verdicts: bytes = self._numbered(lane, "defer", args)[1]
+        return verdicts.decode()
+
+    def suspend(self, lane: Lane, batch: Iterable[Suspension]) -> str:
+        """Have claimed tasks wait for others; a verdict letter each."""
+        args: list[Any] = [lane.number + 1]
+        for one in batch:
+            args += one
+        verdicts: bytes = self._numbered(lane, "suspend", args)[1]
+        if KEPT in verdicts.decode():
+            self.on_told()
         return verdicts.decode()
 
     def moved(self, lane: Lane, batch: Iterable[tuple[bytes, bytes, bytes]]) -> str:

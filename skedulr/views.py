@@ -133,7 +133,7 @@ def shown_kwargs(journal: message.Journal) -> dict[str, Any]:
 def attempts_view(facts: Facts) -> list[dict[str, Any]]:
     """Every attempt that ended, oldest first: state, number, worker, times, error."""
     kinds = {**message.END_STATES, message.FAILED: "failed", message.CRASHED: "crashed",
-             message.RESUBMITTED: "resubmitted"}
+             message.RESUBMITTED: "resubmitted", message.SPREAD: "waiting"}
     return [
         {
             "state": kinds.get(entry.kind, "unknown"), "attempt": entry.attempt,
@@ -178,7 +178,7 @@ def _error(entries: list[message.Entry], ended: message.Entry | None) -> dict[st
 
 
 def _error_of(entry: message.Entry) -> dict[str, str] | None:
-    if entry.kind in (message.SUCCEEDED, message.RESUBMITTED):
+    if entry.kind in (message.SUCCEEDED, message.RESUBMITTED, message.SPREAD):
         return None
     if isinstance(entry.value, list) and len(entry.value) >= 3:
         type_, text, trace = entry.value[:3]

@@ -155,7 +155,7 @@ class Estates:
 def _name_of(body: bytes) -> str:
     """What a task is called, for the statistics."""
     try:
-        return message.read_call(body)[0]
+        return message.read_journal(body).name
     except PayloadError:
         return UNKNOWN
 

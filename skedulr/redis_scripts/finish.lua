@@ -2,8 +2,8 @@
 -- KEYS     leases claims tasks info done records dead owned own cancels watch stats unique progress
 --          suspects wake meta edges outbox history
 -- ARGV     number of this call, the count n of tasks that end, then n times:
---          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), or to have it
---          counted "<kind> <waited ms or -> <ran ms or -> <name>", journal entry;
+--          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired, 'k' skipped), or
+--          to have it counted "<kind> <waited ms or -> <ran ms or -> <name>", journal entry;
 --          then pairs id, token of tasks that were started since the last call
 -- RETURNS  {now ms, verdicts}: a letter a task that ends: 'k' kept, 'l' the claim is lost; and,
 --          except in a repeat, how many of the ended have others that wait for them, if any

@@ -404,12 +404,12 @@ class DrivenClient(Client):
         self._one_process = _DrivenProcess(driven, config)
 
     def start_workflow(
-        self, id: str, name: str, steps: Sequence[tuple[str | None, Call[Any]]]
+        self, id: str, name: str, steps: Sequence[tuple[str | None, str | None, Call[Any]]]
     ) -> None:
         """As ``Client.start_workflow``; under ``inline()`` it has ended then."""
         super().start_workflow(id, name, steps)
         self._driven.submitted([
-            f"{call.task.option('pool', 'default')}/{call.task.own['id']}" for _, call in steps
+            f"{call.task.option('pool', 'default')}/{call.task.own['id']}" for _, _, call in steps
         ])
 
     def cancel(self, id: str) -> bool:

@@ -17,7 +17,7 @@ from .operations import ACTIONS, Record
 from .plain import dump
 from .problems import Problem
 from .requests import OVERHEAD_BYTES, number, only, read_json
-from .site import Site
+from .site import WORKFLOW_ACTIONS, Site
 from .static import serve
 
 #: What of a node's record is shown.
@@ -67,6 +67,8 @@ class Api:
         app.route("/api/workflows/<id>", "GET", self.workflow)
         app.route("/api/workflows/<pool>/<uid>", "GET",
                   lambda pool, uid: self.workflow(f"{pool}/{uid}"))
+        for action in WORKFLOW_ACTIONS:
+            app.route(f"/api/workflows/<pool>/<uid>/{action}", "POST", self._on_workflow(action))
         app.route("/api/schedules", "GET", self.schedules)
         for action in ("run", "pause", "resume", "remove"):
             app.route(f"/api/schedules/<name>/{action}", "POST", self._on_schedule(action))
@@ -220,6 +222,14 @@ class Api:
         if not isinstance(fix, bool):
             raise Problem(400, "bad_request", '"fix" is to be true or false')
         return answer({"checkup": self.site.examine(fix)}, 202)
+
+    def _on_workflow(self, action: str) -> Callable[[str, str], bottle.HTTPResponse]:
+        def act(pool: str, uid: str) -> bottle.HTTPResponse:
+            self._given()
+            self.site.steer_workflow(f"{pool}/{uid}", action)
+            return self.workflow(f"{pool}/{uid}")
+
+        return act
 
     def _on_schedule(self, action: str) -> Callable[[str], bottle.HTTPResponse]:
         def act(name: str) -> bottle.HTTPResponse:

@@ -22,6 +22,7 @@ from ..errors import SkedulrError, StorageUnavailable
 from ..lists import Selection
 from ..scheduling import Plan
 from . import redisview, shown, static
+from .drawing import draw
 from .plain import pretty
 from .problems import Problem
 from .requests import only
@@ -89,6 +90,8 @@ class Pages:
         app.route("/", "GET", self.overview)
         app.route("/tasks", "GET", self.tasks)
         app.route("/tasks/<pool>/<uid>", "GET", self.task)
+        app.route("/workflows/<uid>", "GET", lambda uid: self.workflow("default", uid))
+        app.route("/workflows/<pool>/<uid>", "GET", self.workflow)
         app.route("/dead", "GET", self.dead)
         app.route("/schedules", "GET", self.schedules)
         app.route("/nodes", "GET", self.nodes)
@@ -130,6 +133,18 @@ class Pages:
         stack = Panel(lambda: self.site.client.stack(id)) if asked else None
         return self.render(
             "task", f"{task.get('name') or id}", task=task, attempts=attempts, stack=stack
+        )
+
+    def workflow(self, pool: str, uid: str) -> str:
+        """A workflow as a graph and as a table."""
+        view = self.site.client.workflow(f"{pool}/{uid}")
+        names = {
+            one["id"]: one["name"] or f"#{one['id'].rpartition('.')[2]}" for one in view["steps"]
+        }
+        steps = len(view["ids"])
+        return self.render(
+            "workflow", view["name"], workflow=view, names=names, steps=steps,
+            drawing=draw(view["steps"]) if steps == len(view["steps"]) else None,
         )
 
     def dead(self) -> str:

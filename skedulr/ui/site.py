@@ -36,6 +36,9 @@ BASE, CALLER = "skedulr.base", "skedulr.caller"
 #: How long answers for pages are kept, seconds.
 _COUNTS_S, _SAMPLES_S, _HISTORY_S = 0.5, 5.0, 10.0
 
+#: What can be done to a workflow.
+WORKFLOW_ACTIONS = ("cancel", "resubmit")
+
 
 class Site:
     """One namespace as the UI sees it. ``client`` may be a function, for one that comes later."""
@@ -201,6 +204,14 @@ class Site:
             schedule = schedules.pause(name) if action == "pause" else schedules.resume(name)
         self.audit(f"{action} schedule", name)
         return schedule, run
+
+    def steer_workflow(self, id: str, action: str) -> int:
+        """Cancel a workflow, or resubmit what failed of it; how many tasks that was a change for.
+        TaskNotFound."""
+        act = self.client.cancel_workflow if action == "cancel" else self.client.resubmit_workflow
+        count = act(id)
+        self.audit(f"{action} workflow", id)
+        return count
 
     def submit(self, given: dict[str, Any]) -> Handle[Any]:
         """Queue what a submit's JSON describes."""

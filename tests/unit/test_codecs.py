@@ -213,6 +213,18 @@ def test_ticks_of_a_schedule_are_sealed_and_a_forged_schedule_stops(make: Make) 
     assert not any("eve" in str(one["args"]) for one in driven.schedules()["rent"].runs())
 
 
+def test_steps_of_a_workflow_are_sealed_and_maps_are_refused(make: Make) -> None:
+    driven, pay = make(SigningCodec([KEY]))
+    with driven.workflow("rent") as w:
+        first = w.add(pay.bind(5, "bob"))
+        w.add(pay.bind(6, first))
+    driven.drain()
+    assert w.state == "succeeded"
+    with pytest.raises(ConfigError, match="can not be used with a codec"), \
+            driven.workflow("all") as w:
+        w.map(pay.bind(5), w.add(pay.bind(5, "bob")))
+
+
 def test_a_list_finds_sealed_tasks_by_their_name(make: Make) -> None:
     driven, pay = make(EncryptingCodec([KEY]))
     pay.submit(1, "a")

@@ -367,6 +367,7 @@ def _written(
 #: A row of the table in changes.md, and how to see that it has come.
 ARRIVALS = {
     "workflows": lambda: "workflow" in skedulr.__all__,
+    "`w.map`": lambda: hasattr(skedulr.Workflow, "map"),
     "`limit=`": lambda: "limit" in _CHECKS,
     "`--pools events=8:streams`": lambda: _written(".transport"),
     "`/metrics`": lambda: _written('"/metrics"', under="ui"),

@@ -54,6 +54,9 @@
   <div><dt>Crashes<dd>{{task.get("crashes") or 0}}</div>
   <div><dt>Priority<dd>{{task.get("priority") or 0}}</div>
   <div><dt>Worker<dd><code>{{task.get("worker") or s.NOTHING}}</code></div>
+% if task.get("workflow"):
+  <div><dt>Workflow<dd><a href="{{link('/workflows/' + task['workflow'])}}">{{task["workflow"]}}</a></div>
+% end
 % if task.get("key"):
   <div><dt>Key<dd>{{s.brief(task["key"])}}</div>
 % end
