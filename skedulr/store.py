@@ -35,7 +35,7 @@ PENDING, ENDED, MISSING = "p", "e", "m"
 TAKEN_MS = 5000
 
 #: Kinds of an end, as scripts know them.
-END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED = "s", "d", "c", "e"
+END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED, END_SKIPPED = "s", "d", "c", "e", "k"
 
 _scripts: dict[str, Script] = {}
 
@@ -78,7 +78,8 @@ class Judgement:
 
     A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the
     journal entries for the two. With ``suspecting``, what was started is suspect where nobody is
-    named.
+    named. With ``loss`` nothing shows that a task was at fault: losses are counted apart, up to
+    ``limit`` of them.
     """
 
     culprit: bytes
@@ -86,6 +87,7 @@ class Judgement:
     back: bytes
     death: bytes
     suspecting: bool = True
+    loss: bool = False
     #: What the culprit's task is called, for the statistics; "" where that is not known.
     name: str = ""
 
@@ -111,6 +113,16 @@ class Relocation(NamedTuple):
     envelope: bytes
     options: str
     cancelled: bool
+
+
+class Suspension(NamedTuple):
+    """A claimed task that is to wait for others: its journal entry, and what waiting is to hold of
+    it (see hold_back.lua)."""
+
+    uid: bytes
+    token: bytes
+    entry: bytes
+    text: str
 
 
 class Failure(NamedTuple):
@@ -268,6 +280,16 @@ class Store:
         verdicts: bytes = self._numbered(lane, "defer", args)[1]
         return verdicts.decode()
 
+    def suspend(self, lane: Lane, batch: Iterable[Suspension]) -> str:
+        """Have claimed tasks wait for others; a verdict letter each."""
+        args: list[Any] = [lane.number + 1]
+        for one in batch:
+            args += one
+        verdicts: bytes = self._numbered(lane, "suspend", args)[1]
+        if KEPT in verdicts.decode():
+            self.on_told()
+        return verdicts.decode()
+
     def moved(self, lane: Lane, batch: Iterable[tuple[bytes, bytes, bytes]]) -> str:
         """End claimed tasks that were stored in other pools: uid, token, entry; a letter each."""
         args: list[Any] = [lane.number + 1]
@@ -342,6 +364,7 @@ class Store:
             args += [
                 judgement.culprit, judgement.limit, judgement.back, judgement.death,
                 "1" if judgement.suspecting else "", judgement.name,
+                "1" if judgement.loss else "",
             ]
         return Returned.read(self._run(wire, "release", args, owner))
 

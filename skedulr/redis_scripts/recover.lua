@@ -19,7 +19,7 @@ local now = now_ms()
 local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
            info = info, records = records, done = done, dead = dead, cancels = cancels,
            watch = watch, stats = stats, unique = unique, progress = progress,
-           edges = edges, outbox = outbox, history = history, name = ''}
+           edges = edges, outbox = outbox, meta = meta, history = history, name = ''}
 
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end
@@ -62,8 +62,9 @@ if #expired == 0 then return answer({}, 0) end
 local ids, texts = claims_of(expired)
 local charged, died
 if crashes > 0 then
-  ids, charged, died =
-    judge_death(k, ids, texts, '', true, crashes, ARGV[5], ARGV[6], now)
+  ids, charged, died = judge_death(k, ids, texts, {
+    culprit = '', limit = crashes, back = ARGV[5], death = ARGV[6], judging = true, presumed = true,
+  }, now)
 else
   give_back(k, ids, texts)
 end

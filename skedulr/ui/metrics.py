@@ -121,19 +121,19 @@ def all_families(core: Any, view: Overview, totals: Mapping[str, Totals]) -> Ite
     finished = core.CounterMetricFamily(
         "skedulr_finished", "Tasks that ended, by how.", labels=["pool", "name", "state"]
     )
-    for pool, counted in totals.items():
+    for where, counted in totals.items():
         for (name, state), count in sorted(finished_of(counted).items()):
-            finished.add_metric([pool, name, state], count)
+            finished.add_metric([where, name, state], count)
     yield finished
-    for name, of, text in (
+    for metric, of, text in (
         ("skedulr_duration_seconds", "ran", "How long attempts ran."),
         ("skedulr_wait_seconds", "waited", "How long tasks waited for a worker, once due."),
     ):
-        histogram = core.HistogramMetricFamily(name, text, labels=["pool", "name"])
-        for pool, counted in totals.items():
+        histogram = core.HistogramMetricFamily(metric, text, labels=["pool", "name"])
+        for where, counted in totals.items():
             for task, tally in sorted(counted.names.items()):
                 times: Times = getattr(tally, of)
-                histogram.add_metric([pool, task], buckets_of(times), times.sum_ms / 1000)
+                histogram.add_metric([where, task], buckets_of(times), times.sum_ms / 1000)
         yield histogram
 
 

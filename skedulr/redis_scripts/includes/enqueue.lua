@@ -74,8 +74,8 @@ local function enqueue(k, ids, options, now)
     if k.unique then take_locks(k.unique, k.windows, ids, options, now) end
   end
   if #places > 0 then queue_add(k, places) end
-  local before = next_due(k.delayed)
-  if #later > 0 then redis.call('ZADD', k.delayed, unpack(later)) end
+  local before = first and next_due(k.delayed)
+  if first then redis.call('ZADD', k.delayed, unpack(later)) end
   -- A delayed task needs a fetcher now only if it is the earliest: the others' wheels know of it.
   if #places > 0 or (first and (before == -1 or first < before)) then wake_one(k.wake, k.meta) end
 end
