@@ -12,8 +12,7 @@ from skedulr import launch
 
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--pools", "events=8:streams"], "there is no transport 'streams' yet"),
-    (["--metrics-auth"], "flag --metrics-auth: metrics_auth has no effect yet"),
-], ids=["streams", "metrics auth"])
+], ids=["streams"])
 def test_a_setting_that_would_have_no_effect_is_refused(arguments, said, tmp_path, monkeypatch,
                                                         capsys):
     monkeypatch.chdir(tmp_path)
