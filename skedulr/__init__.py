@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .middleware import Logging, OpenTelemetry, Recovery
     from .retries import ExponentialBackoff, LinearRetry
     from .schedule_client import Schedule
-    from .tasks import Call, Task
+    from .tasks import Call, Chain, Task, previous
     from .workflows import Step, Workflow
 
     as_completed = _default.as_completed
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     get = _default.get
     limits = _default.limits
     on = _default.on
+    on_long_queue = _default.on_long_queue
     pause = _default.pause
     preview = _default.preview
     purge = _default.purge
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     schedules = _default.schedules
     set_limit = _default.set_limit
     stats = _default.stats
+    history = _default.history
     submit = _default.submit
     submit_iter = _default.submit_iter
     submit_many = _default.submit_many
@@ -78,12 +80,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
+    "as_completed", "stats", "history", "pause", "resume", "scale_pool", "purge", "workflow",
     "set_limit", "reset_limit", "limits",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
-    "use", "on", "before_submit", "configure", "dashboard",
-    "Skedulr", "Task", "Call", "Handle", "Schedule", "Workflow", "Step",
+    "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",
+    "Skedulr", "Task", "Call", "Chain", "Handle", "Schedule", "Workflow", "Step", "previous",
     "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject", "Limit",
     "Logging", "Recovery", "OpenTelemetry",
@@ -94,7 +96,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Skedulr": "app", "Task": "tasks", "Call": "tasks", "Handle": "handles",
+    "Skedulr": "app", "Task": "tasks", "Call": "tasks", "Chain": "tasks", "previous": "tasks",
+    "Handle": "handles",
     "Schedule": "schedule_client", "Workflow": "workflows", "Step": "workflows",
     "current_task": "context", "task_id": "context", "report_progress": "context",
     "Limit": "limiting", "LinearRetry": "retries", "ExponentialBackoff": "retries",
@@ -102,11 +105,11 @@ _MODULES = {
 }
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
+    "as_completed", "stats", "history", "pause", "resume", "scale_pool", "purge", "workflow",
     "set_limit", "reset_limit", "limits",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
-    "use", "on", "before_submit", "configure", "dashboard",
+    "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",
 ))
 
 

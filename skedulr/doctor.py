@@ -60,7 +60,7 @@ TYPES = {
     "cancels": "set", "watch": "hash", "wake": "list", "meta": "hash", "stats": "hash",
     "unique": "hash", "windows": "zset", "progress": "hash", "broken": "hash",
     "schedules": "hash", "planned": "hash", "resting": "hash", "ticks": "zset",
-    "waiting": "hash", "held": "zset", "edges": "hash", "outbox": "zset",
+    "waiting": "hash", "held": "zset", "edges": "hash", "outbox": "zset", "history": "hash",
     "limits": "hash", "slots": "hash", "rates": "zset", "releases": "zset", "parked": "zset",
     "queues": "zset", "turns": "zset", "marks": "zset",
     "declared": "zset", "declarers": "zset", "owned": "set", "own": "hash",
@@ -68,7 +68,7 @@ TYPES = {
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
     ("wake", "meta", "stats", "declared", "declarers", "waiting", "edges", "outbox", "limits",
-     "slots", "rates", "releases", "turns", "marks")
+     "slots", "rates", "releases", "turns", "marks", "history")
 )
 _COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD"}
 

@@ -35,7 +35,7 @@ PENDING, ENDED, MISSING = "p", "e", "m"
 TAKEN_MS = 5000
 
 #: Kinds of an end, as scripts know them.
-END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED = "s", "d", "c", "e"
+END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED, END_SKIPPED = "s", "d", "c", "e", "k"
 
 _scripts: dict[str, Script] = {}
 
@@ -60,7 +60,11 @@ class Submission(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """A run that ended: its claim's token, how (a kind letter), and its journal entry."""
+    """A run that ended: its claim's token, how, and its journal entry.
+
+    ``kind`` is a letter, or ``"<letter> <waited ms or -> <ran ms or -> <name>"`` to have it counted
+    under the task's name; where the claim is lost it is not.
+    """
 
     uid: bytes
     token: bytes
@@ -74,7 +78,8 @@ class Judgement:
 
     A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the
     journal entries for the two. With ``suspecting``, what was started is suspect where nobody is
-    named.
+    named. With ``loss`` nothing shows that a task was at fault: losses are counted apart, up to
+    ``limit`` of them.
     """
 
     culprit: bytes
@@ -82,6 +87,9 @@ class Judgement:
     back: bytes
     death: bytes
     suspecting: bool = True
+    loss: bool = False
+    #: What the culprit's task is called, for the statistics; "" where that is not known.
+    name: str = ""
 
 
 class Deferral(NamedTuple):
@@ -107,13 +115,27 @@ class Relocation(NamedTuple):
     cancelled: bool
 
 
+class Suspension(NamedTuple):
+    """A claimed task that is to wait for others: its journal entry, and what waiting is to hold of
+    it (see hold_back.lua)."""
+
+    uid: bytes
+    token: bytes
+    entry: bytes
+    text: str
+
+
 class Failure(NamedTuple):
-    """A failed attempt that is to be tried again ``delay_ms`` from now."""
+    """A failed attempt that is to be tried again ``delay_ms`` from now.
+
+    ``sample`` as behind the letter of an Ending's kind, or "".
+    """
 
     uid: bytes
     token: bytes
     delay_ms: int
     entry: bytes
+    sample: str = ""
 
 
 @dataclass(slots=True)
@@ -258,6 +280,16 @@ class Store:
         verdicts: bytes = self._numbered(lane, "defer", args)[1]
         return verdicts.decode()
 
+    def suspend(self, lane: Lane, batch: Iterable[Suspension]) -> str:
+        """Have claimed tasks wait for others; a verdict letter each."""
+        args: list[Any] = [lane.number + 1]
+        for one in batch:
+            args += one
+        verdicts: bytes = self._numbered(lane, "suspend", args)[1]
+        if KEPT in verdicts.decode():
+            self.on_told()
+        return verdicts.decode()
+
     def moved(self, lane: Lane, batch: Iterable[tuple[bytes, bytes, bytes]]) -> str:
         """End claimed tasks that were stored in other pools: uid, token, entry; a letter each."""
         args: list[Any] = [lane.number + 1]
@@ -300,8 +332,8 @@ class Store:
     def retry(self, lane: Lane, failures: Sequence[Failure]) -> str:
         """Count failed attempts and plan the next ones; a verdict letter each."""
         args: list[Any] = [lane.number + 1]
-        for one in failures:
-            args += one
+        for uid, token, delay_ms, entry, sample in failures:
+            args += uid, token, f"{delay_ms} {sample}" if sample else delay_ms, entry
         verdicts: bytes = self._numbered(lane, "retry", args)[1]
         return verdicts.decode()
 
@@ -338,7 +370,8 @@ class Store:
         if judgement is not None:
             args += [
                 judgement.culprit, judgement.limit, judgement.back, judgement.death,
-                "1" if judgement.suspecting else "",
+                "1" if judgement.suspecting else "", judgement.name,
+                "1" if judgement.loss else "",
             ]
         return Returned.read(self._run(wire, "release", args, owner))
 
@@ -409,6 +442,20 @@ class Store:
             wire, "trim", [limit, age_ms, most_done, most_dead, *passed, *loose]
         )
         return Trimmed(forgotten, *(tied or ([], [])))
+
+    def fold(self, wire: Wire, pages: int = 20) -> int:
+        """Add the minutes that are over to all that is longer, at most ``pages`` of them; how
+        many were."""
+        time, fields = wire.calls([("TIME",), ("HKEYS", self.keys.stats)])
+        names = [field[1:] for field in fields if field.startswith(b" ")]
+        read_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+        total = 0
+        for _ in range(pages):
+            _, added, more = self._run(wire, "fold", [read_ms, *names])
+            total += added
+            if not more:
+                break
+        return total
 
     # Tasks that wait for others
 

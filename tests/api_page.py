@@ -58,8 +58,8 @@ OPTIONS = {
               "or with these arguments",
     "on_duplicate": 'with `unique`: `"raise"`, `"return"` the one there is, or `"replace"` it '
                     '(`"raise"`)',
-    "limit": "`Limit(concurrency=3, key=)` or `Limit(rate=10, per=60, key=)`, or a list of them: see "
-             "[limits](limits.md)",
+    "limit": "`Limit(concurrency=3, key=)` or `Limit(rate=10, per=60, key=)`, or a list of them: "
+             "see [limits](limits.md)",
     "keep_result": "how long the result is kept, or False: not at all",
     "headers": "a dict that travels with the task: `current_task().headers`",
     "tags": "texts to search by",
@@ -73,7 +73,7 @@ OPTIONS = {
     "after": "wait until these have ended, however they did",
     "allow_missing": "a task it waits for may be unknown, and come later (False)",
 }
-_CLASSES = ("Task", "Call", "Handle", "Schedule", "Workflow", "Step", "Skedulr")
+_CLASSES = ("Task", "Call", "Chain", "Handle", "Schedule", "Workflow", "Step", "Skedulr")
 _STRATEGIES = ("LinearRetry", "ExponentialBackoff")
 _LIMITS = ("Limit",)
 _MIDDLEWARE = ("Logging", "Recovery", "OpenTelemetry")
@@ -87,7 +87,8 @@ def page() -> str:
     parts += ["## Options of tasks and calls\n",
               "On `@task` for all calls, by `using` for some.\n", _table(("option", "meaning"), (
                   (f"`{name}`", OPTIONS[name]) for name in Options.__annotations__))]
-    for name, kind in (("Task", skedulr.Task), ("Call", skedulr.Call), ("Handle", skedulr.Handle),
+    for name, kind in (("Task", skedulr.Task), ("Call", skedulr.Call), ("Chain", skedulr.Chain),
+                       ("Handle", skedulr.Handle),
                        ("Schedule", Schedule), ("Workflow", skedulr.Workflow),
                        ("Step", skedulr.Step)):
         parts += [f"## {name}\n", _doc(kind), *_members(kind)]

@@ -9,7 +9,7 @@
 -- include: now
 -- include: lane
 -- include: delay_claimed
--- include: suspect_left
+-- include: suspects
 -- include: limits
 local delayed, leases, claims, info, owned, own, cancels, suspects, wake, meta, ready, limits,
   slots, rates, releases, parked, queues = unpack(KEYS)

@@ -1,21 +1,24 @@
 -- PURPOSE  End the runs of a batch whose tokens still hold; refuse the others. Repeatable by number.
 -- KEYS     leases claims tasks info done records dead owned own cancels watch stats unique progress
---          suspects wake meta edges outbox ready limits slots rates releases parked queues
+--          suspects wake meta edges outbox ready limits slots rates releases parked queues history
 -- ARGV     number of this call, the count n of tasks that end, then n times:
---          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), journal entry;
+--          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired, 'k' skipped), or
+--          to have it counted "<kind> <waited ms or -> <ran ms or -> <name>", journal entry;
 --          then pairs id, token of tasks that were started since the last call
 -- RETURNS  {now ms, verdicts}: a letter a task that ends: 'k' kept, 'l' the claim is lost; and,
 --          except in a repeat, how many of the ended have others that wait for them, if any
 -- include: now
 -- include: lane
 -- include: drop_claims
+-- include: forgive
 -- include: mark_started
 -- include: end_tasks
--- include: suspect_left
+-- include: count_runs
+-- include: suspects
 -- include: limits
 local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats, unique,
   progress, suspects, wake, meta, edges, outbox, ready, limits, slots, rates, releases, parked,
-  queues = unpack(KEYS)
+  queues, history = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -31,15 +34,20 @@ local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
 local told = 0
 local verdicts, kept = judge_claims(claims, ids, tokens)
+forgive_lost(info, ids, tokens, verdicts)
 if #kept > 0 then
-  local ending, kinds, entries = {}, {}, {}
+  local ending, kinds, entries, samples = {}, {}, {}, {}
   for n, i in ipairs(kept) do
-    ending[n], kinds[n], entries[n] = ids[i], ARGV[4 * i + 1], ARGV[4 * i + 2]
+    local kind = ARGV[4 * i + 1]
+    ending[n], kinds[n], entries[n] = ids[i], string.sub(kind, 1, 1), ARGV[4 * i + 2]
+    if #kind > 1 then samples[#samples + 1] = kind end
   end
   drop_claims({leases = leases, claims = claims, owned = owned}, ending)
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, ending, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting},
+            ending, kinds, entries, now)
+  count_runs(history, stats, samples, now)
 end
 mark_started(claims, unique, info, ARGV, 4 * count + 3, now)
 suspect_left(own, suspect, ids, suspects, wake, meta)

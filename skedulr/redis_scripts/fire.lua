@@ -3,7 +3,7 @@
 --          is not made up is passed over the same way.
 -- KEYS     ready delayed suspects claims tasks info records done dead cancels watch stats unique
 --          windows progress wake meta planned resting ticks waiting held edges outbox limits slots
---          rates releases parked queues turns
+--          rates releases parked queues turns history
 -- ARGV     control channel; journal entry for a run that is cancelled; '' or what is put behind ids
 --          that were used already (after the server's clock was set back);
 --          then per tick (at most 100): schedule, revision, the stored tick, the next one or '-',
@@ -22,7 +22,7 @@
 -- include: limits
 local ready, delayed, suspects, claims, tasks, info, records, done, dead, cancels, watch, stats,
   unique, windows, progress, wake, meta, planned, resting, ticks, waiting, held, edges, outbox,
-  limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
+  limits, slots, rates, releases, parked, queues, turns, history = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local channel, entry, again = ARGV[1], ARGV[2], ARGV[3]
@@ -146,6 +146,7 @@ if #moved > 0 then redis.call('ZADD', ticks, unpack(moved)) end
 if #fired > 0 then
   redis.call('HSET', tasks, unpack(bodies))
   enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-           wake = wake, meta = meta, limiting = limiting}, fired, theirs, now, true)
+           wake = wake, meta = meta, history = history, limiting = limiting}, fired, theirs, now,
+          true)
 end
 return {now, table.concat(verdicts)}

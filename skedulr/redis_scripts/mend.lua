@@ -201,8 +201,11 @@ mends['unslot'] = function(id)
   return true
 end
 
--- A key's count is off by `difference`, which was the same in two looks.
-mends['recount'] = function(key, difference)
+-- A key's count was off by a difference in two looks, and is what it was at the second one:
+-- `detail` is "<count> <difference>".
+mends['recount'] = function(key, detail)
+  local counted, difference = string.match(detail, '^(%-?%d+) (%-?%d+)$')
+  if not counted or (redis.call('HGET', slots, '#' .. key) or '0') ~= counted then return false end
   if redis.call('HINCRBY', slots, '#' .. key, -tonumber(difference)) <= 0 then
     redis.call('HDEL', slots, '#' .. key)
   end
@@ -247,7 +250,8 @@ mends['wait'] = function(set)
   local _, keys = limits_of(redis.call('HGET', info, id) or '')
   key = key or keys[1]
   if not key then return false end
-  wait_for(limiting, wait, key, place_text, set)
+  local there = wait and redis.call('ZSCORE', queues, wait)
+  wait_for(limiting, there and wait or nil, key, place_text, set)
   if let_out(new_book(limiting, now), key, 1) > 0 then wake_one(wake, meta) end
   note_releases(limiting)
   return true

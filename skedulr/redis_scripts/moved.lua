@@ -11,7 +11,7 @@
 -- include: lane
 -- include: delay_claimed
 -- include: end_tasks
--- include: suspect_left
+-- include: suspects
 -- include: limits
 local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats, unique,
   progress, suspects, wake, meta, edges, outbox, ready, limits, slots, rates, releases, parked,

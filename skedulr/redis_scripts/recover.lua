@@ -1,7 +1,7 @@
 -- PURPOSE  Give back what expired leases hold, up to `limit`. After a gap in the sweeps (Redis was
 --          away, so its owners could not renew either) it gives nothing back for one lease.
 -- KEYS     ready suspects leases claims tasks info records done dead cancels watch stats unique
---          progress wake meta broken edges outbox limits slots rates releases parked queues
+--          progress wake meta broken edges outbox limits slots rates releases parked queues history
 -- ARGV     limit (at most 500), lease ms, longest gap between two sweeps ms; to judge the death of
 --          a host (see judge_death.lua): crashes that kill, journal entry of a crash that does not,
 --          of one that does
@@ -13,7 +13,7 @@
 -- include: limits
 local ready, suspects, leases, claims, tasks, info, records, done, dead, cancels, watch, stats,
   unique, progress, wake, meta, broken, edges, outbox, limits, slots, rates, releases, parked,
-  queues = unpack(KEYS)
+  queues, history = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local limit, lease, gap = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -23,7 +23,8 @@ local now = now_ms()
 local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
            info = info, records = records, done = done, dead = dead, cancels = cancels,
            watch = watch, stats = stats, unique = unique, progress = progress,
-           edges = edges, outbox = outbox, limiting = limiting}
+           edges = edges, outbox = outbox, meta = meta, history = history, name = '',
+           limiting = limiting}
 
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end
@@ -66,8 +67,9 @@ if #expired == 0 then return answer({}, 0) end
 local ids, texts = claims_of(expired)
 local charged, died
 if crashes > 0 then
-  ids, charged, died =
-    judge_death(k, ids, texts, '', true, crashes, ARGV[5], ARGV[6], now)
+  ids, charged, died = judge_death(k, ids, texts, {
+    culprit = '', limit = crashes, back = ARGV[5], death = ARGV[6], judging = true, presumed = true,
+  }, now)
 else
   give_back(k, ids, texts)
 end

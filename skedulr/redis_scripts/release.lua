@@ -2,11 +2,13 @@
 --          dead owner held, up to 500 a call. A whole owner's release marks it gone, so that a
 --          claim of its that is still under way is refused; and it judges the death.
 -- KEYS     ready suspects leases claims tasks info records done dead owned own cancels watch stats
---          unique progress wake meta edges outbox limits slots rates releases parked queues
+--          unique progress wake meta edges outbox limits slots rates releases parked queues history
 -- ARGV     'ids', then pairs id, token
 --          'owner', owner: all that it holds, nobody is charged; or 'owner', owner, the culprit's
 --          id or '', crashes that kill, journal entry of a crash that does not, of one that does,
---          '1' if what was started is suspect where nobody is named (see judge_death.lua)
+--          '1' if what was started is suspect where nobody is named, what the culprit's task is
+--          called ('' if that is not known), '1' if it is a loss and no crash that is counted (see
+--          judge_death.lua)
 -- RETURNS  {now ms, {ids given back}, 1 if more may be left}; of a death that was judged also
 --          {those charged a crash and given back}, {those that are dead now}
 -- include: now
@@ -14,8 +16,8 @@
 -- include: wake
 -- include: limits
 local ready, suspects, leases, claims, tasks, info, records, done, dead, owned, own, cancels, watch,
-  stats, unique, progress, wake, meta, edges, outbox, limits, slots, rates, releases, parked, queues
-  = unpack(KEYS)
+  stats, unique, progress, wake, meta, edges, outbox, limits, slots, rates, releases, parked, queues,
+  history = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local whole_owner = ARGV[1] == 'owner'
@@ -50,10 +52,13 @@ if #ids > 0 then
   local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
              info = info, records = records, done = done, dead = dead, cancels = cancels,
              watch = watch, stats = stats, unique = unique, progress = progress,
-             edges = edges, outbox = outbox, limiting = limiting}
+             edges = edges, outbox = outbox, meta = meta, history = history, name = ARGV[8] or '',
+             limiting = limiting}
   if limit > 0 then
-    ids, charged, died =
-      judge_death(k, ids, texts, ARGV[3], ARGV[7] == '1', limit, ARGV[5], ARGV[6], now)
+    ids, charged, died = judge_death(k, ids, texts, {
+      culprit = ARGV[3], limit = limit, back = ARGV[5], death = ARGV[6], judging = ARGV[7] == '1',
+      loss = ARGV[9] == '1',
+    }, now)
   else
     give_back(k, ids, texts)
   end

@@ -1,7 +1,7 @@
 -- PURPOSE  Put finished tasks back into the queue: a fresh start that keeps the history. A second
 --          call changes nothing and says so.
 -- KEYS     ready delayed tasks info records done dead unique windows wake meta edges outbox
---          suspects limits slots rates releases parked queues turns
+--          suspects limits slots rates releases parked queues turns history
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          only what ended at this time or before it, ms; 0 for whatever ended
 --          then per task: id, '' or "<priority> <when> <unique>" (see enqueue.lua; it never
@@ -15,7 +15,7 @@
 -- include: tell_children
 -- include: limits
 local ready, delayed, tasks, info, records, done, dead, unique, windows, wake, meta, edges, outbox,
-  suspects, limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
+  suspects, limits, slots, rates, releases, parked, queues, turns, history = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local capacity, before, count = tonumber(ARGV[1]), tonumber(ARGV[2]), (#ARGV - 2) / 3
@@ -89,7 +89,7 @@ local function revive(back, ended)
   redis.call('ZREM', dead, unpack(moved))
   redis.call('HSET', tasks, unpack(bodies))
   enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-           wake = wake, meta = meta, limiting = limiting}, moved, theirs, now)
+           wake = wake, meta = meta, limiting = limiting, history = history}, moved, theirs, now)
   if redis.call('EXISTS', edges) == 1 then retell(moved) end
 end
 

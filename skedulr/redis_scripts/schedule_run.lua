@@ -1,6 +1,6 @@
 -- PURPOSE  Run a schedule now, beside its ticks: paused or not, whatever still runs.
 -- KEYS     ready delayed tasks info records unique windows wake meta planned suspects limits slots
---          rates releases parked queues turns
+--          rates releases parked queues turns history
 -- ARGV     schedule, revision, id, envelope, options
 -- RETURNS  {now ms, verdict}: 'f' it is enqueued, 'k' its id is known already, 'u' its unique key is
 --          taken, 'l' the schedule is another by now, or gone
@@ -10,7 +10,7 @@
 -- include: enqueue
 -- include: limits
 local ready, delayed, tasks, info, records, unique, windows, wake, meta, planned, suspects, limits,
-  slots, rates, releases, parked, queues, turns = unpack(KEYS)
+  slots, rates, releases, parked, queues, turns, history = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local name, id = ARGV[1], ARGV[3]
@@ -32,5 +32,5 @@ add_run(plan, string.sub(id, #name + 2))
 redis.call('HSET', planned, name, write_plan(plan))
 redis.call('HSET', tasks, id, ARGV[4] .. stamp(now))
 enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-         wake = wake, meta = meta, limiting = limiting}, {id}, {options}, now)
+         wake = wake, meta = meta, limiting = limiting, history = history}, {id}, {options}, now)
 return {now, 'f'}

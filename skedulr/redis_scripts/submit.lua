@@ -3,7 +3,7 @@
 --          Safe to repeat: an id whose stored envelope is the same counts as stored.
 -- KEYS     ready delayed suspects tasks info records done dead cancels watch stats unique windows
 --          progress wake meta waiting held edges outbox limits slots rates releases parked queues
---          turns
+--          turns history
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          then per task: id, envelope, and '' or "<priority> <when> <unique>[ <letters>]" (see
 --          enqueue.lua);
@@ -20,7 +20,7 @@
 -- include: limits
 local ready, delayed, suspects, tasks, info, records, done, dead, cancels, watch, stats, unique,
   windows, progress, wake, meta, waiting, held, edges, outbox, limits, slots, rates, releases,
-  parked, queues, turns = unpack(KEYS)
+  parked, queues, turns, history = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local capacity = tonumber(ARGV[1])
@@ -91,7 +91,8 @@ local function store(fresh)
   redis.call('HSET', tasks, unpack(bodies))
   if #new > 0 then
     enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-             wake = wake, meta = meta, limiting = limiting}, new, theirs, now, true)
+             wake = wake, meta = meta, history = history, limiting = limiting}, new, theirs, now,
+            true)
   end
   if #tied > 0 then
     hold_back({waiting = waiting, held = held, outbox = outbox, info = info, unique = unique,

@@ -18,7 +18,7 @@ from .operations import ACTIONS, Record
 from .plain import dump
 from .problems import Problem
 from .requests import OVERHEAD_BYTES, number, only, read_json
-from .site import Site
+from .site import WORKFLOW_ACTIONS, Site
 from .static import serve
 
 #: What of a node's record is shown.
@@ -30,6 +30,8 @@ SCHEDULE = (
 SELECTION = ("pool", "state", "name", "query")
 #: A purge that ends within this time is answered with the pool as it is then, seconds.
 PURGE_WAIT_S = 5.0
+#: What a history's span means, seconds; ``period`` is for any other.
+PERIODS = {"60m": 3600, "24h": 86_400}
 LIST_PARAMETERS = ("state", "pool", "name", "query", "limit", "cursor")
 
 
@@ -44,6 +46,7 @@ class Api:
         app.route("/api/stats", "GET", self.stats)
         app.route("/api/pools", "GET", self.pools)
         app.route("/api/nodes", "GET", self.nodes)
+        app.route("/api/tuner", "GET", self.tuner)
         app.route("/api/tasks", "GET", self.tasks)
         app.route("/api/tasks", "POST", self.submit)
         app.route("/api/tasks/<pool>/<uid>", "GET", self.task)
@@ -60,11 +63,15 @@ class Api:
         app.route("/api/pools/<pool>/resume", "POST", lambda pool: self.pause(pool, False))
         app.route("/api/pools/<pool>/scale", "POST", self.scale)
         app.route("/api/pools/<pool>/purge", "POST", self.purge)
+        app.route("/api/nodes/<node>/drain", "POST", lambda node: self.drain(node, True))
+        app.route("/api/nodes/<node>/undrain", "POST", lambda node: self.drain(node, False))
         app.route("/api/pause", "POST", lambda: self.pause(None, True))
         app.route("/api/resume", "POST", lambda: self.pause(None, False))
         app.route("/api/workflows/<id>", "GET", self.workflow)
         app.route("/api/workflows/<pool>/<uid>", "GET",
                   lambda pool, uid: self.workflow(f"{pool}/{uid}"))
+        for action in WORKFLOW_ACTIONS:
+            app.route(f"/api/workflows/<pool>/<uid>/{action}", "POST", self._on_workflow(action))
         app.route("/api/schedules", "GET", self.schedules)
         for action in ("run", "pause", "resume", "remove"):
             app.route(f"/api/schedules/<name>/{action}", "POST", self._on_schedule(action))
@@ -90,6 +97,10 @@ class Api:
         return answer(listed([
             {name: node.get(name) for name in NODE} for node in self.site.overview().nodes
         ]))
+
+    def tuner(self) -> bottle.HTTPResponse:
+        """What the leader decided of tuned pools, newest first."""
+        return answer(listed(self.site.client.decisions()))
 
     def tasks(self) -> bottle.HTTPResponse:
         """Tasks by state, pool, name and text; newest first, by pages."""
@@ -125,10 +136,17 @@ class Api:
         return answer(listed([_schedule(one) for one in page["items"]], page["cursor"]))
 
     def history(self) -> bottle.HTTPResponse:
-        """Rates and durations over an hour or a day, of one pool or all."""
+        """How one pool or all, or one task, did over time: rates, waits, durations."""
         query = query_of()
-        only(query, ("span", "pool"), "this list")
-        return answer(self.site.history(query.get("span") or "60m", query.get("pool") or None))
+        only(query, ("span", "period", "step", "pool", "name"), "this list")
+        span = query.get("span") or "60m"
+        if span not in PERIODS:
+            raise Problem(400, "config_error", f"span={span[:40]!r}: {' or '.join(PERIODS)}")
+        period_s = number(query, "period", PERIODS[span], 60, 366 * 86_400)
+        step_s = number(query, "step", 0, 60, 366 * 86_400) or None
+        return answer(self.site.history(
+            query.get("pool") or None, query.get("name") or None, period_s, step_s
+        ))
 
     def doctor(self) -> bottle.HTTPResponse:
         """The examination that runs, or the last one; null where there was none."""
@@ -212,6 +230,12 @@ class Api:
         pool = texts(self._given("pool")).get("pool")
         return answer(listed(self.site.set_limit(name, None, pool)))
 
+    def drain(self, node: str, drained: bool) -> bottle.HTTPResponse:
+        """Have a node claim nothing more, or again; the node."""
+        self._given()
+        record = self.site.drain(node, drained)
+        return answer({name: record.get(name) for name in NODE})
+
     def purge(self, pool: str) -> bottle.HTTPResponse:
         """Remove what has not started, or what is in a state; 202 where that takes long."""
         given = texts(self._given("state", "name"))
@@ -227,6 +251,14 @@ class Api:
         if not isinstance(fix, bool):
             raise Problem(400, "bad_request", '"fix" is to be true or false')
         return answer({"checkup": self.site.examine(fix)}, 202)
+
+    def _on_workflow(self, action: str) -> Callable[[str, str], bottle.HTTPResponse]:
+        def act(pool: str, uid: str) -> bottle.HTTPResponse:
+            self._given()
+            self.site.steer_workflow(f"{pool}/{uid}", action)
+            return self.workflow(f"{pool}/{uid}")
+
+        return act
 
     def _on_schedule(self, action: str) -> Callable[[str], bottle.HTTPResponse]:
         def act(name: str) -> bottle.HTTPResponse:

@@ -14,7 +14,7 @@ from typing import Any
 
 import bottle
 
-from .. import lists, queries, sizing
+from .. import figures, lists, measures, queries, sizing
 from ..client import Client
 from ..counts import Overview
 from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
@@ -24,7 +24,7 @@ from ..limiting import Limit
 from ..queries import PoolQueries
 from ..schedule_client import Schedule, Schedules
 from ..wire import Wire
-from . import history, redisview, samples
+from . import redisview, samples, sparks
 from .audit import Audit
 from .calls import call_of
 from .checkup import Checkup
@@ -35,7 +35,12 @@ from .security import Caller
 #: Where a request's own things are kept in its environ.
 BASE, CALLER = "skedulr.base", "skedulr.caller"
 #: How long answers for pages are kept, seconds.
-_COUNTS_S, _SAMPLES_S, _HISTORY_S = 0.5, 5.0, 10.0
+_COUNTS_S, _NAMES_S, _SAMPLES_S, _HISTORY_S = 0.5, 1.0, 5.0, 10.0
+#: Histories that are kept at a time.
+_HISTORIES = 200
+
+#: What can be done to a workflow.
+WORKFLOW_ACTIONS = ("cancel", "resubmit")
 
 
 class Site:
@@ -48,10 +53,11 @@ class Site:
         self._key_guard = threading.Lock()
         self._overview = samples.Kept(self.overview, _COUNTS_S)
         self._ended = samples.Kept(self._sample, _SAMPLES_S)
+        self._names = samples.Kept(self._measure_names, _NAMES_S)
         self._dead = samples.Kept(self._sample_dead, _SAMPLES_S)
         self._sparks = samples.Kept(self._make_sparks, _HISTORY_S)
         self._frame = samples.Kept(self._make_frame, _COUNTS_S)
-        self._histories: dict[tuple[str, str | None], samples.Kept[dict[str, Any]]] = {}
+        self._histories: dict[tuple[Any, ...], samples.Kept[dict[str, Any]]] = {}
         self.feed = Feed(lambda: self.overview().stats())
 
     @property
@@ -95,7 +101,7 @@ class Site:
 
     def stats(self) -> dict[str, Any]:
         """The form the HTTP interface calls "stats"."""
-        return {**self.overview().stats(), "names": samples.by_name(self._ended.get())}
+        return {**self.overview().stats(), "names": self._names.get()}
 
     def pool(self, name: str) -> dict[str, Any]:
         """One pool in numbers; UnknownPool."""
@@ -140,15 +146,18 @@ class Site:
         """The newest dead tasks of each pool."""
         return self._dead.get()
 
-    def history(self, span: str, pool: str | None) -> dict[str, Any]:
-        """Rates and durations for the charts; ``span`` is one of history.SPANS."""
-        if span not in history.SPANS:
-            raise ConfigError(f"span={span[:40]!r} is not usable: {' or '.join(history.SPANS)}")
-        if pool is not None:
-            self.pool(pool)
-        kept = self._histories.setdefault(
-            (span, pool), samples.Kept(lambda: self._history(span, pool), _HISTORY_S)
-        )
+    def history(
+        self, pool: str | None, name: str | None, period_s: float, step_s: float | None
+    ) -> dict[str, Any]:
+        """How a pool, or a task, did over time, at most some seconds old; see ``measures``."""
+        # Checked before it is kept: what is kept is bounded by what there is.
+        how = figures.plan(period_s, step_s)
+        asked = (pool, name, how)
+        if asked not in self._histories and len(self._histories) >= _HISTORIES:
+            self._histories.clear()
+        kept = self._histories.setdefault(asked, samples.Kept(
+            lambda: self.client.history(pool, name, period_s, step_s), _HISTORY_S
+        ))
         return kept.get()
 
     def sparks(self) -> dict[str, list[int]]:
@@ -203,6 +212,14 @@ class Site:
         self.audit(f"{action} schedule", name)
         return schedule, run
 
+    def steer_workflow(self, id: str, action: str) -> int:
+        """Cancel a workflow, or resubmit what failed of it; how many tasks that was a change for.
+        TaskNotFound."""
+        act = self.client.cancel_workflow if action == "cancel" else self.client.resubmit_workflow
+        count = act(id)
+        self.audit(f"{action} workflow", id)
+        return count
+
     def submit(self, given: dict[str, Any]) -> Handle[Any]:
         """Queue what a submit's JSON describes."""
         return self.client.submit(call_of(given))
@@ -231,6 +248,12 @@ class Site:
         how = "as declared" if limit is None else repr(limit)
         self.audit("set limit", f"{name} in {pool or 'all pools'}: {how}")
         return changed
+
+    def drain(self, node: str, drained: bool) -> dict[str, Any]:
+        """Have a node claim nothing more, or again; its record as it is then."""
+        self.client.drain_node(node, drained)
+        self.audit("drain" if drained else "undrain", f"node {node}")
+        return next(one for one in self.overview().nodes if one["id"] == node)
 
     def sizes(self) -> dict[str, int]:
         """Workers a process of each pool has: as they were set, else as they are."""
@@ -316,6 +339,12 @@ class Site:
     def _queries(self, pool: str) -> PoolQueries:
         return PoolQueries(PoolKeys(self.client.config.namespace, pool))
 
+    def _measure_names(self) -> list[dict[str, Any]]:
+        names = self.pool_names()
+        return self.client.ask(
+            lambda wire: measures.names(wire, self.client.config.namespace, names)
+        )
+
     def _sample(self) -> list[samples.Ended]:
         names = self.pool_names()
         return self.client.ask(lambda wire: samples.newest(
@@ -328,15 +357,9 @@ class Site:
             wire, self.client.config.namespace, names, ("dead",), samples.DEAD_RECORDS
         ))
 
-    def _history(self, span: str, pool: str | None) -> dict[str, Any]:
-        names = [pool] if pool is not None else self.pool_names()
-        return self.client.ask(lambda wire: history.series(
-            wire, self.client.config.namespace, names, span, self.now_s()
-        ))
-
     def _make_sparks(self) -> dict[str, list[int]]:
         names = self.pool_names()
-        return self.client.ask(lambda wire: history.sparks(
+        return self.client.ask(lambda wire: sparks.sparks(
             wire, self.client.config.namespace, names, self.now_s()
         ))
 

@@ -18,10 +18,13 @@ from servers import Server, leaks
 from skedulr.keys import PER_OWNER, PoolKeys
 from skedulr.limiting import Limit, limit_id, placing_of
 from skedulr.redis_scripts import Script, script
-from skedulr.wire import Wire, judge
+from skedulr.wire import Wire
+from skedulr.wire_errors import judge
 
 LEVEL = 2**44
 LEASE = 15_000
+#: A time that no test reaches, ms.
+FAR = 4_000_000_000_000
 
 
 class FakeRunner:
@@ -216,12 +219,19 @@ class Scripts:
         return Reply(self.run("release", "owner", owner, owner=owner))
 
     def judge_owner(
-        self, owner: str = "n1", culprit: str = "", limit: int = 3, suspect_started: bool = True
+        self, owner: str = "n1", culprit: str = "", limit: int = 3, suspect_started: bool = True,
+        loss: bool = False,
     ) -> Reply:
         return Reply(self.run(
             "release", "owner", owner, culprit, limit, b"crash", b"killed",
-            "1" if suspect_started else "0", owner=owner,
+            "1" if suspect_started else "0", "", "1" if loss else "", owner=owner,
         ))
+
+    def suspects_may_start_at(self, owner: str, at_ms: int) -> None:
+        """From when an owner may take the next group of suspects, where its last one still runs."""
+        own = self.keys.of(("own",), owner)[0]
+        last = self.call("HGET", own, "suspect").decode()
+        self.call("HSET", own, "suspect", f"{at_ms} {last.partition(' ')[2]}")
 
     def recover(self, limit: int = 500, lease: int = LEASE, gap: int = 10_000) -> Reply:
         return Reply(self.run("recover", limit, lease, gap))
@@ -287,17 +297,28 @@ class Scripts:
     # -- what Redis holds -------------------------------------------------------------------------
 
     def state(self, *without: str) -> dict[str, Any]:
-        """Everything in Redis but the keys named ``without``: sorted sets as uid -> score, hashes
-        and sets as they are, the bodies in ``tasks`` and ``records`` as bytes. Fails where a key
-        is unknown or an owner's key has no expiry."""
+        """Everything in Redis but ``history`` (see ``figures``) and the keys named ``without``:
+        sorted sets as uid -> score, hashes and sets as they are, the bodies in ``tasks`` and
+        ``records`` as bytes. Fails where a key is unknown or an owner's key has no expiry."""
         assert leaks(self.runner.client) == []
         client, prefix = self.runner.client, self.keys.prefix
         found: dict[str, Any] = {}
         for key in client.keys("*"):
             name = key.decode().removeprefix(prefix)
-            if name not in without and name.partition(":")[0] not in without:
+            if name not in ("history", *without) and name.partition(":")[0] not in without:
                 found[name] = self._value(name)
         return found
+
+    def figures(self) -> dict[str, str]:
+        """What is counted of runs: the fields of ``history``, and of ``stats`` those of names."""
+        client, keys = self.runner.client, self.keys
+        fields = client.hgetall(keys.history) | {
+            name: text for name, text in client.hgetall(keys.stats).items() if name[:1] == b" "
+        }
+        return {name.decode(): text.decode() for name, text in fields.items()}
+
+    def fold(self, *names: str, read_ms: int | None = None) -> Reply:
+        return Reply(self.run("fold", self.now() if read_ms is None else read_ms, *names))
 
     def _value(self, name: str) -> Any:
         client, key = self.runner.client, self.keys.prefix + name
@@ -310,6 +331,7 @@ class Scripts:
             return {
                 field.decode(): value if raw else _text(value)
                 for field, value in client.hgetall(key).items()
+                if name != "stats" or not field.startswith(b" ")
             }
         if kind == b"set":
             return {member.decode() for member in client.smembers(key)}

@@ -1,4 +1,4 @@
-"""set_limit.lua, and what limits do to the other scripts: who runs, who is parked, who comes back."""
+"""set_limit.lua, and what limits do to other scripts: who runs, who is parked, who comes back."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ def test_a_rate_lets_tasks_start_as_time_passes_and_counts_no_attempt(driven: Dr
     assert len(starts) == 1
     driven.advance(35)
     assert [one.state for one in handles] == ["succeeded"] * 4
-    gaps = [round((b - a).total_seconds()) for a, b in zip(starts, starts[1:], strict=False)]
+    gaps = [round((b - a).total_seconds()) for a, b in pairwise(starts)]
     assert gaps == [10] * 3
     assert [one.info()["attempt"] for one in handles] == [1] * 4
 

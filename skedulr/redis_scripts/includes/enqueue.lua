@@ -4,6 +4,7 @@
 -- include: queue
 -- include: locks
 -- include: wake
+-- include: open_minute
 local PLAIN = {priority = 0, due = 0}
 
 -- The option text of a task, '' or "<priority> <when> <unique>[ <limits>][ <letters>]": <when> is '-',
@@ -57,8 +58,8 @@ local function digests_of(options)
 end
 
 -- Put tasks whose bodies are stored into ready, or into delayed where they are due later. `k` names
--- the keys ready, delayed, info, unique, windows, wake, meta and limiting; without unique no key is
--- locked. `declaring`: what they say of limits is what holds now.
+-- the keys ready, delayed, info, unique, windows, wake, meta, history and limiting; without unique no
+-- key is locked. `declaring`: what they say of limits is what holds now.
 local function enqueue(k, ids, options, now, declaring)
   local fair, limited, sets = 0, false, {}
   for n, id in ipairs(ids) do
@@ -66,6 +67,7 @@ local function enqueue(k, ids, options, now, declaring)
     if o.limits then limited, sets[id] = true, o.set end
     if o.fair then fair = fair + 1 end
   end
+  count_submitted(k.history, #ids, now)
   -- Fair tasks have turns of their own.
   local sequence = redis.call('HINCRBY', k.meta, 'sequence', #ids - fair) - #ids + fair
   local headers, places, later, first = {}, {}, {}, nil
@@ -99,8 +101,8 @@ local function enqueue(k, ids, options, now, declaring)
     places = park_followers(k.limiting, places, sets)
   end
   if #places > 0 then queue_add(k, places) end
-  local before = next_due(k.delayed)
-  if #later > 0 then redis.call('ZADD', k.delayed, unpack(later)) end
+  local before = first and next_due(k.delayed)
+  if first then redis.call('ZADD', k.delayed, unpack(later)) end
   -- A delayed task needs a fetcher now only if it is the earliest: the others' wheels know of it.
   if #places > 0 or (first and (before == -1 or first < before)) then wake_one(k.wake, k.meta) end
 end
