@@ -25,7 +25,7 @@ from redis.exceptions import RedisError
 
 from . import message
 from .errors import SkedulrError, StorageUnavailable
-from .store import BATCH, TAKEN, Store, Submission
+from .storage import BATCH, TAKEN, Storage, Submission
 from .wire import Wire, WireError
 
 log = logging.getLogger("skedulr.client")
@@ -94,7 +94,7 @@ class Committer:
     """Sends the parcels of one pool. ``announce`` is called with each new connection."""
 
     def __init__(
-        self, *, store: Store, wire: Wire, timeout_s: float, capacity: int = 0,
+        self, *, store: Storage, wire: Wire, timeout_s: float, capacity: int = 0,
         announce: Callable[[Wire], None] = lambda wire: None,
     ) -> None:
         self._store, self._wire, self._announce = store, wire, announce

@@ -22,6 +22,7 @@ SINGLE = (
     "dead", "cancels", "watch", "wake", "meta", "stats", "unique", "windows", "progress", "broken",
     "schedules", "planned", "resting", "ticks", "declared", "declarers",
     "waiting", "held", "edges", "outbox",
+    "stream", "removed",
 )
 #: Keys of a pool of which each owner (a child process) has its own.
 PER_OWNER = ("owned", "own")
@@ -86,6 +87,8 @@ class PoolKeys:
     held: str
     edges: str
     outbox: str
+    stream: str
+    removed: str
 
     def __init__(self, namespace: str, pool: str) -> None:
         check_name("namespace", namespace)

@@ -16,12 +16,14 @@ from . import __version__, config, logs
 from .client import Client, ClientConfig
 from .embedded import EmbeddedServer
 from .errors import ConfigError
+from .keys import PoolKeys
 from .pools.child import CANNOT_BOOT
 from .pools.master import Master
 from .pools.modules import load_modules, print_error
 from .pools.notify import Notifier
 from .pools.pidfile import PidFile
 from .servercheck import check_server
+from .transports import settle
 from .ui.app import make_app
 from .ui.security import read_users
 from .ui.server import UiServer
@@ -60,6 +62,7 @@ def run(arguments: list[str]) -> int:
         if pid_file is not None:
             pid_file.take()
         url, server = _server(settings)
+        _settle_transports(settings, url)
         return _run_master(settings, url, pid_file)
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
@@ -81,10 +84,6 @@ def _refuse_what_is_missing(settings: config.Config) -> None:
             raise ConfigError(
                 f"pool {pool}: workers cannot be tuned automatically yet; "
                 f"give one number, as in {pool.name}={pool.minimum}"
-            )
-        if pool.transport != "zset":
-            raise ConfigError(
-                f"pool {pool}: there is no transport {pool.transport!r} yet; leave it out"
             )
     if settings.preload and settings.reload:
         raise ConfigError("--preload loads code once, --reload again and again: give one")
@@ -159,6 +158,19 @@ def _warn_of(url: str) -> None:
             log.warning("%s", warning)
     except WireError as error:
         log.debug("the server can not be checked now: %s", error)
+    finally:
+        wire.close()
+
+
+def _settle_transports(settings: config.Config, url: str) -> None:
+    """Tell Redis how the ready work of the pools is kept; ConfigError for a pool that holds work
+    of another transport. A server that does not answer now hears of it from the children."""
+    wire = Wire(url, name="skedulr:start", timeout_s=2)
+    try:
+        for pool in settings.pools if settings.modules else ():
+            settle(wire, PoolKeys(settings.namespace, pool.name), pool.transport, settings.lease)
+    except WireError as error:
+        log.debug("the pools' transports can not be settled now: %s", error)
     finally:
         wire.close()
 

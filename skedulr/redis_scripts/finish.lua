@@ -1,6 +1,6 @@
 -- PURPOSE  End the runs of a batch whose tokens still hold; refuse the others. Repeatable by number.
--- KEYS     leases claims tasks info done records dead owned own cancels watch stats unique progress
---          suspects wake meta edges outbox
+-- KEYS     stream leases claims tasks info done records dead owned own cancels watch stats unique
+--          progress suspects wake meta edges outbox
 -- ARGV     number of this call, the count n of tasks that end, then n times:
 --          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), journal entry;
 --          then pairs id, token of tasks that were started since the last call
@@ -12,8 +12,8 @@
 -- include: mark_started
 -- include: end_tasks
 -- include: suspect_left
-local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats, unique,
-  progress, suspects, wake, meta, edges, outbox = unpack(KEYS)
+local stream, leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats,
+  unique, progress, suspects, wake, meta, edges, outbox = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 
@@ -26,13 +26,14 @@ redis.call('ZREM', leases, '')
 local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
 local told = 0
-local verdicts, kept = judge_claims(claims, ids, tokens)
+local verdicts, kept, texts = judge_claims(claims, ids, tokens)
 if #kept > 0 then
   local ending, kinds, entries = {}, {}, {}
   for n, i in ipairs(kept) do
     ending[n], kinds[n], entries[n] = ids[i], ARGV[4 * i + 1], ARGV[4 * i + 2]
   end
-  drop_claims({leases = leases, claims = claims, owned = owned}, ending)
+  drop_claims({stream = stream, leases = leases, claims = claims, owned = owned, meta = meta},
+              ending, texts)
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
              progress = progress, edges = edges, outbox = outbox}, ending, kinds, entries, now)

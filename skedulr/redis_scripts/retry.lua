@@ -1,6 +1,7 @@
 -- PURPOSE  A failed attempt is counted and the task planned again; only where the token still holds.
 --          Repeatable by number (it shares the finish lane).
--- KEYS     delayed leases claims tasks info owned own cancels progress suspects wake meta stats
+-- KEYS     delayed stream leases claims tasks info owned own cancels progress suspects wake meta
+--          stats
 -- ARGV     number of this call, then per task: id, token, delay ms, journal entry of the attempt
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
 --          cancelled meanwhile and is still claimed: the caller has to finish it
@@ -9,8 +10,8 @@
 -- include: lane
 -- include: delay_claimed
 -- include: suspect_left
-local delayed, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta,
-  stats = unpack(KEYS)
+local delayed, stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake,
+  meta, stats = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
 local now = now_ms()
 
@@ -38,8 +39,8 @@ if #kept > 0 then
     failed[n], delays[n], entries[n] = ids[i], ARGV[4 * i], ARGV[4 * i + 1]
   end
   append(failed, entries)
-  delay_claimed({delayed = delayed, leases = leases, claims = claims, info = info, owned = owned,
-                 wake = wake, meta = meta}, failed, texts, delays, now, function(header, due)
+  delay_claimed({delayed = delayed, stream = stream, leases = leases, claims = claims,
+                 info = info, owned = owned, wake = wake, meta = meta}, failed, texts, delays, now, function(header, due)
     header.attempts, header.due, header.since = header.attempts + 1, due, 0
   end)
   if redis.call('EXISTS', progress) == 1 then redis.call('HDEL', progress, unpack(failed)) end

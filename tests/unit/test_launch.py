@@ -13,11 +13,10 @@ from skedulr import launch
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--pools", "default=2..32"], "pool default=2..32: workers cannot be tuned automatically yet; "
                                    "give one number, as in default=2"),
-    (["--pools", "events=8:streams"], "there is no transport 'streams' yet"),
     (["--target-wait", "2..9"], "flag --target-wait: target_wait has no effect yet"),
     (["--wait-replicas", "1"], "flag --wait-replicas: wait_replicas has no effect yet"),
     (["--metrics-auth"], "flag --metrics-auth: metrics_auth has no effect yet"),
-], ids=["tuned", "streams", "target wait", "wait replicas", "metrics auth"])
+], ids=["tuned", "target wait", "wait replicas", "metrics auth"])
 def test_a_setting_that_would_have_no_effect_is_refused(arguments, said, tmp_path, monkeypatch,
                                                         capsys):
     monkeypatch.chdir(tmp_path)

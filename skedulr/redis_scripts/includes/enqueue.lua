@@ -1,5 +1,5 @@
 -- include: promote_due
--- include: queue
+-- include: queue_add
 -- include: locks
 -- include: wake
 local PLAIN = {priority = 0, due = 0}
@@ -46,7 +46,8 @@ local function digests_of(options)
 end
 
 -- Put tasks whose bodies are stored into ready, or into delayed where they are due later. `k` names
--- the keys ready, delayed, info, unique, windows, wake and meta; without unique no key is locked.
+-- the keys ready, stream, delayed, info, unique, windows, wake and meta; without unique no key is
+-- locked.
 local function enqueue(k, ids, options, now)
   local sequence = redis.call('HINCRBY', k.meta, 'sequence', #ids) - #ids
   local headers, places, later, first = {}, {}, {}, nil

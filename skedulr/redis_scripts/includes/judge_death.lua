@@ -6,6 +6,7 @@
 -- `death`; the others get `back` and the count in their header, and are returned as positions.
 local function charge(k, ids, texts, limit, back, death, now)
   local living, dead, kinds, entries, journals, counted = {}, {}, {}, {}, {}, {}
+  local their_claims = {}
   if #ids == 0 then return living, dead end
   local bodies, headers = redis.call('HMGET', k.tasks, unpack(ids)),
     redis.call('HMGET', k.info, unpack(ids))
@@ -15,6 +16,7 @@ local function charge(k, ids, texts, limit, back, death, now)
     header.priority, header.crashes = priority_of(at), header.crashes + 1
     if header.crashes >= limit then
       dead[#dead + 1], kinds[#kinds + 1], entries[#entries + 1] = id, 'd', death
+      their_claims[#dead] = texts[i]
     else
       living[#living + 1] = i
       journals[#journals + 1], journals[#journals + 2] = id, (bodies[i] or '') .. back .. stamp(now)
@@ -22,7 +24,7 @@ local function charge(k, ids, texts, limit, back, death, now)
     end
   end
   if #dead > 0 then
-    lease_end(k, dead)
+    lease_end(k, dead, their_claims)
     redis.call('HDEL', k.claims, unpack(dead))
     end_tasks(k, dead, kinds, entries, now)
   end
