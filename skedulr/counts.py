@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgpack
 
 from . import message
 from .errors import PayloadError
 from .keys import PoolKeys, SpaceKeys
+from .streams import Asker, Group, queued
 
 #: The time over which throughput is counted, seconds.
 THROUGHPUT_S = 60
@@ -24,15 +25,10 @@ SILENT_S = 20.0
 #: Places in ready are priority level times this, plus a sequence.
 LEVEL = 2**44
 
+#: Where in a pool's answers these stand.
+_READY, _META, _STREAM, _REMOVED = 0, 7, 10, 11
+
 TOTALS = ("queued", "scheduled", "running", "waiting", "dead", "succeeded", "failed")
-
-
-class Asker(Protocol):
-    """What looking needs of a connection."""
-
-    def call(self, *command: Any) -> Any: ...
-
-    def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +70,7 @@ def look(wire: Asker, namespace: str) -> Overview:
     answers = wire.calls([one for each in asked for one in each]) if keys else []
     size = len(asked[0]) if asked else 0
     rows = [answers[at:at + size] for at in range(0, len(answers), size or 1)]
+    _look_into_streams(wire, keys, rows)
     ages = _ages(wire, keys, [row[-1] for row in rows], now_s)
     pools = [
         _pool(k.pool, row, age, served.get(k.pool, []), k.pool in manual)
@@ -117,18 +114,39 @@ def _questions(k: PoolKeys, now_s: float) -> list[tuple[Any, ...]]:
         ("ZCARD", k.ready), ("ZCARD", k.suspects), ("ZCARD", k.delayed), ("HLEN", k.claims),
         ("HLEN", k.waiting),
         ("ZCARD", k.dead), ("HMGET", k.stats, "succeeded", "failed"),
-        ("HGET", k.meta, "paused"),
+        ("HMGET", k.meta, "paused", "transport"),
         ("ZCOUNT", k.done, since, "+inf"), ("ZCOUNT", k.dead, since, "+inf"),
+        ("XLEN", k.stream), ("HGET", k.removed, ""),
         ("ZRANGE", k.ready, 0, 0, "WITHSCORES"),
     ]
+
+
+def _look_into_streams(wire: Asker, keys: Sequence[PoolKeys], rows: Sequence[list[Any]]) -> None:
+    """Put how many wait in a stream, and the first of them, where they stand for sorted sets."""
+    streamed = [
+        (k, row) for k, row in zip(keys, rows, strict=True) if row[_META][1] == b"streams"
+    ]
+    full = [(k, row) for k, row in streamed if row[_STREAM]]
+    groups = [
+        Group.read(found)
+        for found in (wire.calls([("XINFO", "GROUPS", k.stream) for k, _ in full]) if full else [])
+    ]
+    firsts = wire.calls([
+        ("XRANGE", k.stream, f"({group.last_place}-0", "+", "COUNT", 1)
+        for (k, _), group in zip(full, groups, strict=True)
+    ]) if full else []
+    for (_, row), group, first in zip(full, groups, firsts, strict=True):
+        row[_READY] = queued(row[_STREAM], group, row[_REMOVED])
+        row[-1] = [first[0][1][1]] if first else []
 
 
 def _pool(
     name: str, row: Sequence[Any], age: float | None, children: Sequence[Mapping[str, Any]],
     manual: bool,
 ) -> dict[str, Any]:
-    ready, suspects, delayed, running, waiting, dead, totals, paused, ended, died, _ = row
-    queued = ready + suspects
+    ready, suspects, delayed, running, waiting, dead, totals, meta, ended, died, *_ = row
+    paused = meta[0]
+    in_queue = ready + suspects
     throughput = (ended + died) / THROUGHPUT_S
     workers = sum(int(child.get("workers") or 0) for child in children)
     least = sum(int(child["span"][0]) for child in children)
@@ -136,10 +154,10 @@ def _pool(
     return {
         "name": name, "workers": workers, "min": least, "max": most,
         "manual": manual, "processes": len(children),
-        "queued": queued, "scheduled": delayed, "running": running,
+        "queued": in_queue, "scheduled": delayed, "running": running,
         "waiting": waiting, "dead": dead,
         "oldest_age": age, "paused": paused == b"1", "unserved": not children,
-        "predicted_wait": _predicted(queued, throughput), "throughput": throughput,
+        "predicted_wait": _predicted(in_queue, throughput), "throughput": throughput,
         "succeeded": int(totals[0] or 0), "failed": int(totals[1] or 0),
     }
 

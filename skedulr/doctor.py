@@ -60,13 +60,14 @@ TYPES = {
     "unique": "hash", "windows": "zset", "progress": "hash", "broken": "hash",
     "schedules": "hash", "planned": "hash", "resting": "hash", "ticks": "zset",
     "waiting": "hash", "held": "zset", "edges": "hash", "outbox": "zset",
+    "stream": "stream", "removed": "hash",
     "declared": "zset", "declarers": "zset", "owned": "set", "own": "hash",
 }
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
-    ("wake", "meta", "stats", "declared", "declarers", "waiting", "edges", "outbox")
+    ("wake", "meta", "stats", "declared", "declarers", "waiting", "edges", "outbox", "removed")
 )
-_COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD"}
+_COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD", "stream": "XLEN"}
 
 
 class Doctor:

@@ -31,8 +31,8 @@ SHORTEST_SLEEP_S, LONGEST_SLEEP_S = 1.4, 1.9
 
 
 class Fetcher:
-    """Claims for one executor, once ``settle(wire)`` has told Redis how the pool is kept. Where that
-    raises ConfigError nothing is claimed, and ``on_refused(error)`` is called."""
+    """Claims for one executor, once ``settle(wire)`` has told Redis how the pool is kept. Where
+    that raises ConfigError nothing is claimed, and ``on_refused(error)`` is called."""
 
     def __init__(
         self, *, store: Storage, lane: Lane, sleeper: Wire, promoter: Wire, executor: Executor,

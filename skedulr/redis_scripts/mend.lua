@@ -32,7 +32,8 @@ local function sound_claim(id)
 end
 
 local function queued(id)
-  return queue_has(k, {id})[1] or redis.call('ZSCORE', delayed, id)
+  -- What is in a stream can not be asked. The doctor has looked through all of it.
+  return not streamed(k) and queue_has(k, {id})[1] or redis.call('ZSCORE', delayed, id)
     or redis.call('ZSCORE', suspects, id) or redis.call('ZSCORE', held, id)
 end
 
@@ -127,8 +128,8 @@ mends['one_life'] = function(id)
     redis.call('ZREM', done, id)
     redis.call('ZREM', dead, id)
   else
-    redis.call('HDEL', tasks, id)
     leave_queue(id)
+    redis.call('HDEL', tasks, id)
     leave_claims(id)
     leave_nothing(id)
   end

@@ -59,6 +59,10 @@ BACK = message.entry(message.FAILED, "", 0, 0, ["Crashed", "no", ""])
 RESUBMITTED = message.entry(message.RESUBMITTED, "", 0, 0)
 
 
+#: Of a storage that is not on Redis.
+NO_WIRE = cast(Runner, None)
+
+
 def _give_up(error: WireError, tries: int) -> None:
     raise error
 
@@ -69,7 +73,7 @@ class Bench:
 
     storage: Storage
     pass_ms: Callable[[int], object]
-    wire: Runner = cast(Runner, None)
+    wire: Runner = NO_WIRE
     _lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
 
     def lane(self, owner: str, kind: str = "finish") -> Lane:

@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("app", "schedule_methods"),
     ("client", "bulk", "prepare", "committer", "waiting", "workflows",
      "schedule_client", "schedule_records", "schedule_store", "delivery", "flows"),
-    ("transports", "storage",
+    ("transports", "storage", "streams",
      "store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures", "defaults",
