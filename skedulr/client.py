@@ -64,6 +64,8 @@ T = TypeVar("T")
 log = logging.getLogger("skedulr.client")
 #: Results of several tasks, read at once, have this many bytes at most, their records included.
 MOST_RESULT_BYTES = 16_777_216
+#: How often it is looked for a stack that a process was asked for, seconds.
+_LOOK_S = 0.03
 #: A workflow has no more steps.
 MOST_STEPS = 200_000
 #: What has connections in this process; in a forked child they are left.
@@ -326,6 +328,30 @@ class Client:
             raise _not_found(id)
         home = self._moved_to(id) if was == "ended" else None
         return was != "ended" if home is None else self.cancel(home)
+
+    def stack(self, id: str, timeout_s: float = 1.5) -> str | None:
+        """Where a running task is in its code at this moment, as Python's tracebacks show it.
+
+        None where it does not run, or its process says nothing within ``timeout_s``: something
+        there computes without a pause. Raises TaskNotFound for an unknown id.
+        """
+        pool, uid = split_id(id)
+        if self.state(id) != "running":
+            return None
+        key = self.space.stack(f"{pool}/{uid}")
+
+        def ask(wire: Wire) -> None:
+            wire.call("DEL", key)
+            wire.call("PUBLISH", self.space.control, f"look {pool}/{uid}")
+
+        self._ask(ask)
+        deadline = time.monotonic() + timeout_s
+        while (text := self._ask(lambda wire: wire.call("GET", key))) is None:
+            if time.monotonic() > deadline:
+                return None
+            # Between two looks no connection is held: others have answers to wait for.
+            time.sleep(_LOOK_S)
+        return str(text, "utf-8", "replace")
 
     def ask(self, look: Callable[[Wire], T]) -> T:
         """What ``look(wire)`` finds; for questions and steps that may run twice.

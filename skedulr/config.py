@@ -195,6 +195,7 @@ class Config:
     ui_auth_file: str | None = None
     ui_host: tuple[str, ...] = ()
     ui_prefix: str = ""
+    ui_proxies: tuple[str, ...] = ()
     ui_read_only: bool = False
     metrics_auth: bool = False
     grace: float = 25.0
@@ -450,6 +451,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("ui_host", _words, "host names, with commas between",
             "names the web UI may be called by, beside its address", "NAME"),
     Setting("ui_prefix", _prefix, "a path such as /jobs", "path the web UI is mounted at", "PATH"),
+    Setting("ui_proxies", _words, "addresses or networks, with commas between",
+            "peers whose X-Forwarded-* headers the web UI believes", "ADDRESS"),
     Setting("ui_read_only", _switch, _SWITCH, "show, and change nothing, in the web UI"),
     Setting("metrics_auth", _switch, _SWITCH, "ask for credentials on /metrics as well"),
     Setting("grace", _seconds(0), _ZERO_UP, "time running tasks get at a shutdown", "SECONDS"),

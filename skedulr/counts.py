@@ -16,6 +16,7 @@ import msgpack
 from . import message
 from .errors import PayloadError
 from .keys import PoolKeys, SpaceKeys
+from .lead import holder_of
 from .streams import Asker, Group, queued
 
 #: The time over which throughput is counted, seconds.
@@ -57,12 +58,17 @@ class Overview:
 def look(wire: Asker, namespace: str) -> Overview:
     """Everything there is to count, now."""
     space = SpaceKeys(namespace)
-    names, records, time, flat = wire.calls([
+    names, records, time, flat, held = wire.calls([
         ("HKEYS", space.pools), ("HVALS", space.nodes), ("TIME",), ("HKEYS", space.sizes),
+        ("HMGET", space.leader, "node", "term", "until"),
     ])
     manual = {name.decode() for name in flat}
     now_s = int(time[0]) + int(time[1]) / 1e6
     nodes = nodes_of(records, now_s)
+    leader = holder_of(held, round(now_s * 1000)).node
+    for node in nodes:
+        # Not what a node wrote of itself: one that died would lead on in its record.
+        node["leader"] = node.get("id") == leader
     served = _served(nodes)
     known = sorted({name.decode() for name in names} | set(served))
     keys = [PoolKeys(namespace, name) for name in known]

@@ -126,6 +126,20 @@ class SpaceKeys:
         self.ui = prefix + "ui"
         #: LIST of changes made through the UI, newest first, bounded (msgpack).
         self.audit = prefix + "audit"
+        #: HASH of the node that leads: node, term (only grows), until (Redis ms).
+        self.leader = prefix + "leader"
+        #: HASH pool -> the workers the leader wants in the cluster (msgpack); "#" -> changes.
+        self.tuning = prefix + "tuning"
+        #: LIST of what the leader decided and why, newest first, bounded (msgpack).
+        self.decisions = prefix + "decisions"
+        #: Expires: some node has tuned pools, so that the leader is to look at them.
+        self.watched = prefix + "watched"
+        #: Expires: some process has hooks for the whole cluster.
+        self.listening = prefix + "listening"
+        #: HASH, expires: what the leader saw last, for those hooks, and its number.
+        self.seen = prefix + "seen"
+        #: HASH, expires: what those hooks have been told, so that each thing is told once.
+        self.noticed = prefix + "noticed"
         #: HASH id -> how far a bulk operation of the UI is (msgpack).
         self.operations = prefix + "operations"
         self._prefix = prefix
@@ -137,6 +151,10 @@ class SpaceKeys:
     def operation_lock(self, id: str) -> str:
         """Says which process works on a bulk operation; expires."""
         return f"{self._prefix}operation:{id}"
+
+    def stack(self, id: str) -> str:
+        """Where a running task is in its code, as its process wrote it; expires in seconds."""
+        return f"{self._prefix}stack:{id}"
 
     @property
     def control(self) -> str:

@@ -244,7 +244,7 @@ def _ui_server(settings: config.Config, url: str, master: Master) -> UiServer | 
     ))
     app = make_app(
         client, prefix=settings.ui_prefix, auth=users or None, read_only=settings.ui_read_only,
-        hosts=settings.ui_host, loopback=settings.ui_loopback,
+        hosts=settings.ui_host, loopback=settings.ui_loopback, proxies=settings.ui_proxies,
     )
     return UiServer(_Ready(app, master.problems), address)
 

@@ -181,11 +181,13 @@ class Tasks:
         watch, progress, claims, info, cancels, *scores = answers[2 * count + 1:]
         if self._streamed:
             self._place(ids, bodies, claims, scores)
+        ready, delayed, suspects, leases, done, dead, held = scores
         return now_of(time), [
             TaskFacts(
                 name(ids[i]), bool(bodies[i]), bool(records[i]), watch[i] is not None,
                 progress[i] is not None, bool(cancels[i]), claims[i], info[i],
-                *(_number(score[i]) for score in scores), streamed=self._streamed,
+                _number(ready[i]), _number(delayed[i]), _number(suspects[i]), _number(leases[i]),
+                _number(done[i]), _number(dead[i]), _number(held[i]), self._streamed,
             )
             for i in range(count)
         ]

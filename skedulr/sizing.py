@@ -35,15 +35,22 @@ def check_workers(workers: Any) -> int:
 
 def read(wire: Runner, space: SpaceKeys) -> dict[str, Size]:
     """Every size that is set, by pool."""
+    return look(wire, space)[1]
+
+
+def look(wire: Runner, space: SpaceKeys) -> tuple[int, dict[str, Size]]:
+    """How often sizes were changed by now, and every size that is set, by pool."""
     flat = wire.call("HGETALL", space.sizes)
     if isinstance(flat, dict):
         flat = [part for pair in flat.items() for part in pair]
-    sizes = {}
+    version, sizes = 0, {}
     for name, text in zip(flat[::2], flat[1::2], strict=True):
         words = text.decode().split()
-        if name.decode() != VERSION and words and words[0].isdecimal():
+        if name.decode() == VERSION:
+            version = int(text)
+        elif words and words[0].isdecimal():
             sizes[name.decode()] = Size(min(int(words[0]), MAX_WORKERS), "created" in words)
-    return sizes
+    return version, sizes
 
 
 def write(

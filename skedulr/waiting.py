@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from redis.connection import Connection
 
-from .wire import WireError, leave_connection, make_connection
+from .wire import WireError, end_connection, leave_connection, make_connection
 
 log = logging.getLogger("skedulr.client")
 
@@ -103,8 +103,8 @@ class Listener:
     def stop(self, *, now: bool = True) -> None:
         """End the subscription, ``now`` or within a minute; who still waits lives on looking."""
         self._stopped = True
-        if now and self._connection is not None:
-            self._connection.disconnect()
+        if now:
+            end_connection(self._connection)
 
     def leave_parent(self) -> None:
         """As ``Wire.leave``."""

@@ -12,6 +12,7 @@ Anything else Redis says is a fault of ours and comes as redis-py's own ``Respon
 
 from __future__ import annotations
 
+import _socket
 import os
 import socket
 import stat
@@ -233,6 +234,30 @@ def leave_connection(connection: Connection | None) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, number, inheritable=False)
         os.close(nothing)
+
+
+def end_connection(connection: Connection | None) -> None:
+    """Have whoever reads from this connection find its end and close it; from any thread.
+
+    Not by closing it here: a gevent socket belongs to the hub of the thread that made it, and
+    closing it from another one touches watchers of a loop that may run, or be freed, just now (a
+    segmentation fault in one of thirty processes that closed their app beside native threads).
+    """
+    found = getattr(connection, "_sock", None)
+    number = -1 if found is None else found.fileno()
+    if number < 0:
+        return
+    try:
+        # The C type, which nobody patches, on a number of its own.
+        own = _socket.socket(fileno=os.dup(number))
+    except OSError:
+        return  # it is closed already
+    try:
+        own.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the server was first
+    finally:
+        own.close()
 
 
 def _is_socket(number: int) -> bool:

@@ -13,8 +13,11 @@ asking        task, result, list
 steering      cancel, resubmit, remove; pause, resume, scale
 dead          dead list, dead resubmit, dead purge
 watching      stats, pools, nodes, check
+top           top
 doctor        doctor
+bench         bench
 settings      config
+completion    completion
 ============  ===============================================================
 """
 

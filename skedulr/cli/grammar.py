@@ -299,7 +299,11 @@ def _paging(parser: argparse.ArgumentParser) -> None:
 
 def _filters(parser: argparse.ArgumentParser, state: bool = True) -> None:
     if state:
-        parser.add_argument("--state", metavar="STATE", help=f"one of {', '.join(STATES)}")
+        stated = parser.add_argument(
+            "--state", metavar="STATE", help=f"one of {', '.join(STATES)}"
+        )
+        # Not its choices: a wrong one is refused by the client, which names the nearest.
+        stated.completes = STATES  # type: ignore[attr-defined]
     parser.add_argument("--pool", metavar="NAME", help="only this pool")
     parser.add_argument("--name", metavar="NAME", help="only tasks of this name")
     parser.add_argument(
@@ -374,6 +378,40 @@ def _preview(parser: argparse.ArgumentParser) -> None:
 def _doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fix", action="store_true", help="mend what can be mended")
     parser.add_argument("--pool", metavar="NAME", help="only this pool")
+
+
+def _top(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--interval", metavar="SECONDS", type=seconds, default=1.0, help="between two looks (1)"
+    )
+
+
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
+
+
+def _bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "parts", metavar="PART", nargs="*",
+        help="of submit, drain, latency, delayed, memory; without one all of them",
+    )
+    parser.add_argument("--quick", action="store_true", help="a fifth of the tasks")
+    parser.add_argument("--tasks", metavar="N", type=whole, help="tasks to drain (100,000)")
+    parser.add_argument("--submits", metavar="N", type=whole, help="single submits (10,000)")
+    parser.add_argument(
+        "--payload", metavar="BYTES", type=whole, default=100, help="arguments of each task (100)"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=whole, default=100, help="workers of each child (100)"
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=whole, default=1, help="children of the pool (1)"
+    )
+    parser.add_argument(
+        "--persistence", metavar="HOW", choices=("none", "everysec", "always"),
+        help="of the bench's own server: none (default), or an append-only file with fsync "
+             "everysec or always",
+    )
 
 
 def _check(parser: argparse.ArgumentParser) -> None:
@@ -577,6 +615,16 @@ GROUPS: tuple[Group, ...] = (
             (("watch -n 1 skedulr pools", "live"),),
         ),
         Command(
+            "top", "top:top", "a live view: pools, rates, running tasks",
+            "The pools and what runs, once a second, until q. Keys: up and down choose a pool,\n"
+            "p pauses or resumes it, + and - give each of its processes a worker more or fewer,\n"
+            "r goes back to what --pools says, ? tells the keys. Without a terminal one look is\n"
+            "printed.",
+            (("skedulr top", "watch and steer"),
+             ("skedulr top --json", "one look, for a script")),
+            _top,
+        ),
+        Command(
             "nodes", "watching:nodes", "each master and its children",
             "Each node (a master with its children): host, process, version, pools, hub lag. One\n"
             "whose record is not fresh is shown as silent.",
@@ -603,10 +651,37 @@ GROUPS: tuple[Group, ...] = (
             _doctor,
         ),
         Command(
+            "bench", "bench:bench", "how fast it is here, on a server of its own or on yours",
+            "Measure submits, drain, latency, delayed tasks and memory with a real master, in\n"
+            "about a minute. Without --redis it starts a private server and removes it\n"
+            "afterwards. On yours it works in a namespace made up for the run (or the one you\n"
+            "name, if that has no keys), touches no other key, and leaves nothing behind, also\n"
+            "after Ctrl-C.\n"
+            "\n"
+            "The figures hold for this machine, this moment and the conditions that stand below\n"
+            "them: compare runs of one machine only. CPU and bytes of the server count all it\n"
+            "did meanwhile. Delayed tasks are due by the server's clock.",
+            (("skedulr bench --quick", "a first idea, in some 15 seconds"),
+             ("skedulr bench drain --tasks 1000000 --processes 2", "one part, larger"),
+             ("skedulr bench --persistence everysec", "what an append-only file costs"),
+             ("skedulr bench --redis redis://10.0.0.5/0 --json > before.json",
+              "on your server, for a comparison")),
+            _bench,
+        ),
+        Command(
             "config", "settings:show_config", "every setting, and where it came from",
             "Every setting in force here, where it came from, and which server is meant.\n"
             "Passwords are hidden. Nothing is connected to.",
             (("skedulr config", "what holds in this folder"),),
+        ),
+        Command(
+            "completion", "completion:completion", "have your shell complete these commands",
+            "Print a script for your shell, made from the commands of this version; it asks no\n"
+            "server. To have it in every shell, put this line into ~/.bashrc or ~/.zshrc:\n"
+            "\n"
+            '  eval "$(skedulr completion bash)"',
+            (("skedulr completion bash", "for bash"), ("skedulr completion zsh", "for zsh")),
+            _completion,
         ),
     )),
 )

@@ -68,10 +68,16 @@ class Output:
 
         The column ``cut`` gives way where the terminal is too narrow; into a pipe nothing is cut.
         """
+        for line in self.table_lines(columns, rows, cut=cut) or [printable(empty)]:
+            self._print(line)
+
+    def table_lines(
+        self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cut: str = ""
+    ) -> list[str]:
+        """The lines of such a table, its heading first; none for no rows."""
         given = [list(row) for row in rows]
         if not given:
-            self.line(empty)
-            return
+            return []
         right = [
             all(isinstance(row[i], (int, float, type(None))) for row in given)
             and any(row[i] is not None for row in given)
@@ -84,13 +90,14 @@ class Output:
         self._fit(columns, cells, widths, cut)
         sizes = list(zip(columns, widths, right, strict=True))
         heads = [_pad(head, room, to) for head, room, to in sizes]
-        self._print(self._paint("  ".join(heads).rstrip(), _BOLD))
-        for line in cells:
+        lines = [self._paint("  ".join(heads).rstrip(), _BOLD)]
+        for row in cells:
             painted = []
-            for text, (head, room, to) in zip(line, sizes, strict=True):
+            for text, (head, room, to) in zip(row, sizes, strict=True):
                 colour = _COLOURS.get(text) if head == "STATE" else None
                 painted.append(self._paint(_pad(text, room, to), colour))
-            self._print("  ".join(painted).rstrip())
+            lines.append("  ".join(painted).rstrip())
+        return lines
 
     def _fit(
         self, columns: Sequence[str], cells: list[list[str]], widths: list[int], cut: str

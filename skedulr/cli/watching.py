@@ -39,13 +39,25 @@ def pools(session: Session) -> int:
     return exits.OK
 
 
+#: A pool's columns, and what stands in them.
+POOL_COLUMNS = (
+    "POOL", "STATE", "WORKERS", "QUEUED", "SCHEDULED", "RUNNING", "WAITING", "DEAD", "SUCCEEDED",
+    "FAILED", "RATE/S", "WAIT",
+)
+
+
+def pool_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    """A pool as a row under POOL_COLUMNS."""
+    return (
+        one["name"], _pool_state(one), one["workers"], one["queued"], one["scheduled"],
+        one["running"], one["waiting"], one["dead"], one["succeeded"], one["failed"],
+        round(one["throughput"], 1), _wait(one["predicted_wait"]),
+    )
+
+
 def _print_pools(session: Session, found: Iterable[Mapping[str, Any]]) -> None:
     session.output.table(
-        ("POOL", "STATE", "WORKERS", "QUEUED", "SCHEDULED", "RUNNING", "WAITING", "DEAD",
-         "SUCCEEDED", "FAILED", "RATE/S", "WAIT"),
-        [(one["name"], _pool_state(one), one["workers"], one["queued"], one["scheduled"],
-          one["running"], one["waiting"], one["dead"], one["succeeded"], one["failed"],
-          round(one["throughput"], 1), _wait(one["predicted_wait"])) for one in found],
+        POOL_COLUMNS, [pool_row(one) for one in found],
         empty="no pools yet: none was served or submitted to", cut="POOL",
     )
 

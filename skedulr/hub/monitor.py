@@ -132,6 +132,11 @@ def stack_of_hub_thread(thread_ident: int) -> str:
     return _format(frame)
 
 
+def stack_of_greenlet(one: Any) -> str:
+    """Where a greenlet of this thread is at the moment: its name, then the calls, innermost last."""
+    return _greenlet_block(one)
+
+
 def greenlet_stacks() -> str:
     """The stack of every greenlet and thread of the process, one block each, blank lines between.
 
@@ -157,6 +162,8 @@ def _greenlets() -> list[Any]:
 
 
 def _greenlet_block(one: Any) -> str:
+    if one is getcurrent():
+        return f"{_name(one)}\n{_format(sys._getframe(2))}"
     if one.gr_frame is None:
         return f"{_name(one)}: not started, or running in another thread\n"
     return f"{_name(one)}\n{_format(one.gr_frame)}"

@@ -31,7 +31,7 @@ from ..config import Config, PoolSpec
 from ..delivery import Delivery
 from ..errors import ConfigError
 from ..hub.driver import Driver
-from ..hub.monitor import Monitor, greenlet_stacks
+from ..hub.monitor import Monitor, greenlet_stacks, stack_of_greenlet
 from ..keys import PoolKeys, SpaceKeys
 from ..schedule_records import Definition
 from ..schedule_store import Directory, ScheduleStore
@@ -64,6 +64,8 @@ DRAINED, CANNOT_BOOT, GONE = 0, 3, 75
 LAST_WORDS_S = 1.0
 #: When a drain first says what still runs, and then how often, seconds; and how many it names.
 FIRST_SAY_S, SAY_S, MOST_SHOWN = 1.0, 5.0, 10
+#: How long a stack that somebody asked for is kept for them, seconds.
+STACK_KEPT_S = 10
 _PR_SET_PDEATHSIG = 1
 
 _signal = monkey.get_original("signal", "signal")
@@ -207,7 +209,7 @@ class Child:
             url=spec.url, channel=space.control, name=f"{name}:control",
             pool=pool, on_change=self._on_change,
             on_cancel=lambda uid: self.executor.interrupt(uid, CANCELLED),
-            on_outbox=lambda: self.deliverer.wake(),
+            on_outbox=lambda: self.deliverer.wake(), on_look=self._show_stack,
         )
         self.deliverer = Deliverer(
             namespace=config.namespace, pool=pool, wire=side, driver=self.driver
@@ -304,6 +306,20 @@ class Child:
                 self.executor.interrupt(uid, LOST)
         for uid in cancelled:
             self.executor.interrupt(uid, CANCELLED)
+
+    def _show_stack(self, uid: bytes) -> None:
+        """Somebody looks at a task: write down where its greenlets are, if it runs here."""
+        run = self.executor.running.get(uid)
+        if run is None:
+            return
+        text = "\n".join(
+            stack_of_greenlet(one) for one in (run.worker.greenlet, *(run.spawned or ()))
+        )
+        key = SpaceKeys(self.config.namespace).stack(f"{self.spec.pool.name}/{uid.decode()}")
+        try:
+            self._side.call("SET", key, text, "EX", STACK_KEPT_S)
+        except WireError:
+            pass  # whoever looks is told that nothing came
 
     def _on_change(self) -> None:
         """Settings of the pool may have changed, or its schedules. What was claimed ahead of a

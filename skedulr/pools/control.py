@@ -16,14 +16,16 @@ log = logging.getLogger("skedulr.pool")
 class Control:
     """Follows the namespace's control channel. ``on_cancel(uid)`` hears of this pool's cancels,
     ``on_change()`` that settings of the pool may have changed (also after each new subscription,
-    since a message may have been missed), ``on_outbox()`` that there is something to deliver."""
+    since a message may have been missed), ``on_outbox()`` that there is something to deliver,
+    ``on_look(uid)`` that somebody wants to see where a task is."""
 
     def __init__(
         self, *, url: str, channel: str, name: str, pool: str,
         on_cancel: Callable[[bytes], object], on_change: Callable[[], object],
         on_outbox: Callable[[], object] = lambda: None,
+        on_look: Callable[[bytes], object] = lambda uid: None,
     ) -> None:
-        self._on_outbox = on_outbox
+        self._on_outbox, self._on_look = on_outbox, on_look
         self._url, self._channel, self._name, self._pool = url, channel, name, pool
         self._on_cancel, self._on_change = on_cancel, on_change
         self._greenlet: gevent.Greenlet | None = None
@@ -66,5 +68,7 @@ class Control:
             self._on_outbox()
         elif verb == "cancel":
             self._on_cancel(uid.encode())
+        elif verb == "look":
+            self._on_look(uid.encode())
         else:
             self._on_change()

@@ -1,7 +1,8 @@
 """The master: supervises the children of one node, and lets the UI be served beside that.
 
 One loop on the main greenlet acts on recorded signals, reaps, releases what the dead held, forks
-successors, kills what hangs, follows the sizes that operators set, and writes the node's record. A
+successors, kills what hangs, follows the sizes that operators set, and takes part in the election,
+whose beat keeps the node's record. A
 child that can not boot ends the master with its status; there is no respawn loop for a mistake in
 the user's code. Once the node has served, such a child's predecessor goes on instead.
 """
@@ -28,10 +29,12 @@ from ..config import Config, PoolSpec
 from ..hub.driver import Driver
 from ..hub.monitor import greenlet_stacks
 from ..keys import SpaceKeys
+from ..lead import Beat, LeadStore
 from ..wire import WireError
 from ..wires import SharedWire
 from .child import CANNOT_BOOT, DRAINED, GONE
 from .children import MOST_WORKERS, Children, Death, Process
+from .election import Election
 from .estates import Estates
 from .hangs import HangWatch
 from .notify import Notifier
@@ -43,8 +46,9 @@ log = logging.getLogger("skedulr.master")
 
 #: Between two looks when nothing happens, seconds; less where the lease is under 5 s.
 LOOK_S = 0.5
-#: Between two writes of the node's record, and two looks at the stored sizes, seconds.
-RECORD_S, SIZES_S = 5.0, 5.0
+#: Between two looks at the stored sizes that nothing asked for, seconds: whoever changes one may
+#: die before it is counted as a change.
+SIZES_S = 60.0
 #: Between two looks at the files, with --reload, seconds.
 RELOAD_S = 0.5
 #: Between two looks at a child's memory and its count of tasks, seconds.
@@ -73,7 +77,10 @@ class Master:
         self._space = SpaceKeys(config.namespace)
         self._signals = Signals()
         self._wire = SharedWire(url, name=f"{name}:node")
-        self._sizes = Sizes(url=url, space=self._space, name=name, on_change=self._signals.wake)
+        self._sizes = Sizes(
+            url=url, space=self._space, name=name, on_change=self._signals.wake,
+            on_free=lambda: self._election.hurry(),
+        )
         self._estates = Estates(
             url=url, namespace=config.namespace, node=self.node, lease_s=config.lease
         )
@@ -83,6 +90,10 @@ class Master:
         )
         self._notifier = notifier or Notifier({})
         self._driver = Driver()
+        self._election = Election(
+            store=LeadStore(config.namespace), wire=self._wire, node=self.node,
+            driver=self._driver, record=self._record, tuned=lambda: False, on_beat=self._on_beat,
+        )
         #: Processes that are to be replaced, one after the other.
         self._rolling: deque[Process] = deque()
         self._releasing: list[gevent.Greenlet] = []
@@ -145,13 +156,12 @@ class Master:
         self._sizes.start()
         self._driver.start()
         self._driver.every(SIZES_S, self._sizes.look, internal=True)
-        self._driver.every(RECORD_S, self._store_record, internal=True)
         if self.config.max_tasks or self.config.max_rss:
             self._driver.every(TIRED_S, self._find_tired, internal=True)
         if self.config.reload:
             self._reloader = Reloader(Path.cwd())
             self._driver.every(RELOAD_S, self._look_at_files, internal=True)
-        gevent.spawn(self._store_record)
+        self._election.start()
         gevent.spawn(self._forget_lost_nodes)
         beside()
 
@@ -181,6 +191,8 @@ class Master:
             self._stopping_since = time.monotonic()
             self._notifier.stopping(self.config.grace)
             self._sizes.stop()
+            # Before the drain, which may take long: others size the pools meanwhile.
+            gevent.spawn(self._election.resign)
             self.children.signal_all(signal.SIGTERM)
         elif time.monotonic() - self._stopping_since > ONE_SIGNAL_S and not self._killed:
             log.warning("%s again: stopping at once", why)
@@ -339,25 +351,21 @@ class Master:
         )
         if looks != self._told:
             self._told = looks
-            gevent.spawn(self._store_record)
+            gevent.spawn(self._election.tell)
 
-    def _store_record(self) -> None:
+    def _record(self) -> tuple[bytes, list[str]]:
         record = {
             "id": self.node, "host": socket.gethostname(), "pid": os.getpid(),
             "version": __version__, "started_at": self.started_at, "beat_at": time.time(),
-            "leader": False, "children": self.nodes_children(),
+            "leader": self._election.leads, "children": self.nodes_children(),
         }
-        now_ms = int(time.time() * 1000)
-        try:
-            # One command for the record and one for the pools, which a flush would lose as well.
-            self._wire.call("HSET", self._space.nodes, self.node, msgpack.packb(record))
-            names = [pool.name for pool in self.children.pools()]
-            known = self._wire.call("HMGET", self._space.pools, *names) if names else []
-            for name, seen in zip(names, known, strict=True):
-                if seen is None:
-                    self._wire.call("HSETNX", self._space.pools, name, now_ms)
-        except WireError as error:
-            log.debug("can not write the node's record: %s", error)
+        packed: bytes = msgpack.packb(record)
+        return packed, [pool.name for pool in self.children.pools()]
+
+    def _on_beat(self, beat: Beat) -> None:
+        """What else is to be done about what a beat brought."""
+        if beat.sizes != self._sizes.version and self._stopping_since is None:
+            self._sizes.look()
 
     def _forget_lost_nodes(self) -> None:
         """Remove the records of nodes that were killed long ago: nobody else does."""
@@ -372,6 +380,7 @@ class Master:
 
     def _finish(self) -> None:
         gevent.joinall(self._releasing, timeout=LAST_RELEASES_S)
+        self._election.stop()
         self._driver.stop()
         try:
             self._wire.call("HDEL", self._space.nodes, self.node)

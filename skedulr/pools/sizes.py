@@ -26,17 +26,21 @@ AGAIN_S = 1.0
 
 class Sizes:
     """Follows the stored sizes; ``on_change`` is called on a greenlet of its own. Whoever owns it
-    calls ``look`` now and then."""
+    calls ``look`` where ``version`` is no longer the one that is stored. ``on_free`` hears on the
+    same channel that a leader let go of its lead."""
 
     def __init__(
-        self, *, url: str, space: SpaceKeys, name: str, on_change: Callable[[], object]
+        self, *, url: str, space: SpaceKeys, name: str, on_change: Callable[[], object],
+        on_free: Callable[[], object] = lambda: None,
     ) -> None:
         self._url, self._space, self._name = url, space, name
-        self._on_change = on_change
+        self._on_change, self._on_free = on_change, on_free
         self._wire = SharedWire(url, name=f"{name}:sizes", timeout_s=2)
         self._greenlet: gevent.Greenlet | None = None
         #: By pool; a pool that is not here has the size of the configuration.
         self.stored: dict[str, Size] = {}
+        #: How often they had been changed when they were read; -1: they have not been.
+        self.version = -1
 
     def start(self) -> None:
         """Follow from now on."""
@@ -53,7 +57,7 @@ class Sizes:
     def look(self) -> bool:
         """Read them once; False where Redis did not answer. What was known then stays."""
         try:
-            stored = sizing.read(self._wire, self._space)
+            self.version, stored = sizing.look(self._wire, self._space)
         except WireError as error:
             log.debug("can not read the pools' sizes: %s", error)
             return False
@@ -72,5 +76,8 @@ class Sizes:
             gevent.sleep(AGAIN_S)
 
     def _hear(self, text: str) -> None:
-        if not text.startswith("cancel "):
+        verb = text.partition(" ")[0]
+        if verb == "lead":
+            self._on_free()
+        elif verb != "cancel":
             self.look()

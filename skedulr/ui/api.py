@@ -46,10 +46,13 @@ class Api:
         app.route("/api/tasks", "GET", self.tasks)
         app.route("/api/tasks", "POST", self.submit)
         app.route("/api/tasks/<pool>/<uid>", "GET", self.task)
+        app.route("/api/tasks/<pool>/<uid>/stack", "GET", self.stack)
         for action in ACTIONS:
             # One task, and all that a selection names.
             app.route(f"/api/tasks/<pool>/<uid>/{action}", "POST", self._on_one(action))
             app.route(f"/api/tasks/{action}", "POST", self._on_all(action))
+        app.route("/api/doctor", "GET", self.doctor)
+        app.route("/api/doctor", "POST", self.examine)
         app.route("/api/operations", "GET", self.operations)
         app.route("/api/operations/<id>", "GET", self.operation)
         app.route("/api/pools/<pool>/pause", "POST", lambda pool: self.pause(pool, True))
@@ -97,6 +100,11 @@ class Api:
         """All that is known of one task."""
         return answer(self.site.client.get(f"{pool}/{uid}"))
 
+    def stack(self, pool: str, uid: str) -> bottle.HTTPResponse:
+        """Where a running task is in its code; null where it does not run or nobody answers."""
+        id = "/".join(split_id(f"{pool}/{uid}"))
+        return answer({"id": id, "stack": self.site.client.stack(id)})
+
     def workflow(self, id: str) -> bottle.HTTPResponse:
         """A workflow with its first 500 steps."""
         view = self.site.client.workflow(id)
@@ -117,6 +125,10 @@ class Api:
         query = query_of()
         only(query, ("span", "pool"), "this list")
         return answer(self.site.history(query.get("span") or "60m", query.get("pool") or None))
+
+    def doctor(self) -> bottle.HTTPResponse:
+        """The examination that runs, or the last one; null where there was none."""
+        return answer({"checkup": self.site.checkup.last()})
 
     def operations(self) -> bottle.HTTPResponse:
         """Changes of many tasks, newest first."""
@@ -188,6 +200,13 @@ class Api:
         if record["state"] == "running":
             return answer(_operation(record), 202)
         return answer(self.site.pool(pool))
+
+    def examine(self) -> bottle.HTTPResponse:
+        """Have all that is stored examined in the background; ``fix`` mends what can be."""
+        fix = self._given("fix").get("fix", False)
+        if not isinstance(fix, bool):
+            raise Problem(400, "bad_request", '"fix" is to be true or false')
+        return answer({"checkup": self.site.examine(fix)}, 202)
 
     def _on_schedule(self, action: str) -> Callable[[str], bottle.HTTPResponse]:
         def act(name: str) -> bottle.HTTPResponse:

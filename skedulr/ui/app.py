@@ -4,9 +4,9 @@
 ``skedulr.dashboard()``, by anyone's WSGI server. So nothing here knows gevent, and what the master
 knows of its children comes from Redis like everything else.
 
-The way of a request: the prefix is taken off its path; probes are answered; Host, caller and, for a
-change, origin and role are checked; then Bottle finds the handler. Every answer, errors included,
-leaves through one place that adds the headers.
+The way of a request: what a listed proxy forwards is taken over and the prefix taken off its path;
+probes are answered; Host, caller and, for a change, origin and role are checked; then Bottle finds
+the handler. Every answer, errors included, leaves through one place that adds the headers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .api import Api, answer, error_answer
 from .forms import Forms
 from .pages import Pages
 from .problems import Problem, problem_of
+from .proxies import Proxies
 from .security import HEADERS, OPEN_PATHS, Caller, Credentials, Guard, wants_page
 from .site import BASE, CALLER, Site
 
@@ -36,13 +37,15 @@ def make_app(
     client: Client | Callable[[], Client], *, prefix: str = "",
     auth: Iterable[Any] | Callable[[Environ], bool] | None = None,
     read_only: bool = False, hosts: Iterable[str] | None = (), loopback: bool = True,
+    proxies: Iterable[str] = (),
 ) -> Wsgi:
     """The UI and HTTP interface of a namespace as a WSGI application.
 
     ``prefix``: the path it is mounted at, taken off where the server has not done so. ``auth``:
     None (whoever reaches it may), ``auth(environ) -> bool``, or users (``security.read_users``).
     ``hosts``: names it is reached by, beside this machine's own; None: any. ``loopback``: it can
-    be reached from this machine alone.
+    be reached from this machine alone. ``proxies``: addresses and networks whose X-Forwarded-*
+    headers count.
     """
     site = Site(client)
     checker = auth if auth is None or callable(auth) else Credentials(auth, site.key)
@@ -55,19 +58,21 @@ def make_app(
     pages.install(routes)
     Forms(site, guard, pages).install(routes)
     routes.default_error_handler = lambda error: _refused(pages, _bottle_problem(error))
-    return _Front(site, guard, pages, routes, prefix)
+    return _Front(site, guard, pages, routes, prefix, Proxies(proxies))
 
 
 class _Front:
     """The outermost application."""
 
     def __init__(
-        self, site: Site, guard: Guard, pages: Pages, routes: bottle.Bottle, prefix: str
+        self, site: Site, guard: Guard, pages: Pages, routes: bottle.Bottle, prefix: str,
+        proxies: Proxies,
     ) -> None:
         self._site, self._guard, self._pages, self._routes = site, guard, pages, routes
-        self._prefix = prefix.rstrip("/")
+        self._prefix, self._proxies = prefix.rstrip("/"), proxies
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        self._proxies.believe(environ)
         _take_off(environ, self._prefix)
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:

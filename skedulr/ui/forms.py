@@ -47,6 +47,7 @@ class Forms:
         app.route("/do/pools/<pool>/<action>", "POST", self.pool)
         app.route("/do/pools/<action>", "POST", self.all_pools)
         app.route("/do/schedules/<name>/<action>", "POST", self.schedule)
+        app.route("/do/doctor", "POST", self.doctor)
         app.route("/do/submit", "POST", self.submit)
         app.route("/login", "POST", self.login)
         app.route("/logout", "POST", self.logout)
@@ -108,6 +109,12 @@ class Forms:
         if run is not None:
             return self._leave(f"/tasks/{run}", f"Schedule {name} runs now.")
         return self._back(form, f"Schedule {name} is {_PAST[action]}.")
+
+    def doctor(self) -> bottle.HTTPResponse:
+        """Have all that is stored examined, and mended where the form says so."""
+        form = self._form()
+        self.site.examine(bool(one(form, "fix")))
+        return self._back(form, "The doctor looks at everything that is stored.")
 
     def submit(self) -> bottle.HTTPResponse | str:
         """Queue what the form describes; where it can not be, show the form with what was typed."""

@@ -124,7 +124,11 @@ class Pages:
         id = f"{pool}/{uid}"
         task = self.site.client.get(id)
         attempts = Panel(lambda: self.site.attempts(pool, uid))
-        return self.render("task", f"{task.get('name') or id}", task=task, attempts=attempts)
+        asked = "stack" in bottle.request.query and task["state"] == "running"
+        stack = Panel(lambda: self.site.client.stack(id)) if asked else None
+        return self.render(
+            "task", f"{task.get('name') or id}", task=task, attempts=attempts, stack=stack
+        )
 
     def dead(self) -> str:
         """The dead-letter queue, by task and error."""
@@ -189,7 +193,10 @@ class Pages:
 
     def redis(self) -> str:
         """The server below it all."""
-        return self.render("redis", "Redis", view=Panel(self.site.redis), facts=redisview.facts)
+        return self.render(
+            "redis", "Redis", view=Panel(self.site.redis), facts=redisview.facts,
+            checkup=Panel(lambda: self.site.checkup.last()),
+        )
 
     def changes(self) -> str:
         """Who changed what through this UI."""

@@ -26,6 +26,7 @@ from ..wire import Wire
 from . import history, redisview, samples
 from .audit import Audit
 from .calls import call_of
+from .checkup import Checkup
 from .events import Feed
 from .operations import Operations, Record
 from .security import Caller
@@ -75,6 +76,11 @@ class Site:
         if known is None or known.client is not client:
             known = self._operations = Operations(client)
         return known
+
+    @property
+    def checkup(self) -> Checkup:
+        """The doctor's examination, in the background."""
+        return Checkup(self.client)
 
     # Looking
 
@@ -245,6 +251,12 @@ class Site:
         selection = lists.Selection(state=state, pool=pool, name=name)
         record = self.operations.start("purge", selection, self.caller().name or "anybody")
         self.audit("purge", _described(selection))
+        return record
+
+    def examine(self, fix: bool) -> dict[str, Any]:
+        """Begin a checkup, or find the one that runs; its record."""
+        record = self.checkup.start(self.caller().name or "anybody", fix=fix)
+        self.audit("doctor, with repair" if fix else "doctor", "all pools")
         return record
 
     def audit(self, what: str, target: str) -> None:

@@ -1,269 +1,268 @@
-"""The main job in figures: drain, idle latency, delayed precision, idle cost, start.
+"""The main job in figures, with the limits they must keep.
 
-    python tests/benchmarks/main_job.py [--runs 3] [--tasks 100000] [--huey PYTHON] [PART ...]
+    python tests/benchmarks/main_job.py [--runs 3] [--tasks 100000] [--scale 0.05] [PART ...]
 
-Everything runs on a private redis-server without persistence, one child of 100 workers, tokens,
-leases and records on. With --huey (an interpreter that has huey) huey drains the same number of
-no-op tasks in the same run, alternating. Medians are reported; it ends with status 1 where a limit
-is broken. Figures hold for one machine and moment: compare what stands in one run only.
+On a private redis-server without persistence, one child of 100 workers unless a part says so, with
+tokens, leases and records. Where two ways are compared they alternate. Medians are reported; it
+ends with status 1 where a limit is broken. --scale makes the large parts smaller: backlog has
+1,000,000 tasks waiting, far 5,000,000 due tomorrow.
+
+  drain      no-op tasks from a full queue, CPU and memory of one
+  children   two children of a pool beside one
+  aof        with an append-only file, fsync every second, beside none
+  backlog    a drain of a long queue beside short ones
+  latency    submit to start, idle and at half load
+  precision  lateness of delayed tasks, alone and among 200,000 that are due tomorrow
+  far        the same among millions: precision and the child's memory stay
+  io         2,000 tasks that wait 100 ms on a socket each, 1,000 workers
+  mixed      what slow tasks, one in a hundred, do to the waits of fast ones
+  idle       CPU and commands of a master with two children that have nothing to do
+  start      from the command to the first task run
 """
 
-import argparse
-import json
-import os
-import statistics
-import subprocess
+from __future__ import annotations
+
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import meter
+import psutil
+import rig
+from rig import Figures, Rig, cpu_s, quantile
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-sys.path.insert(0, str(HERE.parent.parent))
+from skedulr.bench import meter, parts
+from skedulr.bench.ground import Ground
 
-from tests.servers import Server  # noqa: E402
-
-#: name -> (limit, whether the figure must be at least or at most that)
-LIMITS = {
-    "drain_per_s": (12_000, "at least"),
-    "times_huey": (5, "at least"),
-    "latency_p50_ms": (2, "at most"),
+LIMITS: rig.Limits = {
+    "drain_per_s": (30_000, "at least"),
+    "drain_cpu_us": (25, "at most"),
+    "drain_server_us": (22, "at most"),
+    "waiting_bytes": (420, "at most"),
+    "finished_bytes": (280, "at most"),
+    "children: two / one": (1.25, "at least"),
+    "aof: everysec / none": (0.85, "at least"),
+    "backlog: long / short": (0.9, "at least"),
+    "latency_idle_p50_ms": (0.8, "at most"),
+    "latency_idle_p99_ms": (3, "at most"),
+    "latency_loaded_p99_ms": (10, "at most"),
     "early": (0, "at most"),
     "late_p50_ms": (12, "at most"),
-    "late_p99_ms": (30, "at most"),
-    "late_crowded_p50_ms": (12, "at most"),
-    "late_crowded_p99_ms": (30, "at most"),
-    "idle_cpu_percent": (1, "at most"),
-    "idle_commands_per_s": (5, "at most"),
+    "late_p99_ms": (20, "at most"),
+    "late_crowded_p99_ms": (20, "at most"),
+    "late_far_p99_ms": (20, "at most"),
+    "far: child grown by MB": (5, "at most"),
+    "io: part of the ideal": (0.85, "at least"),
+    "mixed: p99 / p99 of fast ones alone": (2, "at most"),
+    "idle: % of a core per child": (0.5, "at most"),
+    "idle: commands/s per child": (3, "at most"),
     "second_start_s": (2, "at most"),
 }
+#: Tasks of the short queues that a long one is compared with, and of the crowd.
+SHORT, CROWD = 10_000, 200_000
+SLOW_S = 0.5
 
 
 class Bench:
-    """One server, one folder for the meter, and what is measured on them."""
+    """A server, what the command line says, and the figures so far."""
 
-    def __init__(self, folder, arguments):
-        self.folder = folder
-        self.arguments = arguments
-        self.server = Server("redis", tcp=True).start()
-        self.env = dict(
-            os.environ, METER=str(folder), SKEDULR_REDIS_URL=self.server.url,
-            PYTHONPATH=str(HERE),
-        )
+    def __init__(self, server: Rig, asked: Any) -> None:
+        self.rig, self.asked, self.figures = server, asked, Figures()
 
-    def call(self, code):
-        """Run code in a process of its own, with the tasks imported; its last line as JSON."""
-        prelude = "import json, time, skedulr, meter_tasks\nnoop = meter_tasks.noop\n"
-        done = subprocess.run(
-            [sys.executable, "-c", prelude + code], env=self.env, cwd=self.folder.parent,
-            capture_output=True, text=True, check=True,
-        )
-        return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else None
+    def scaled(self, count: int) -> int:
+        """A large number, made smaller by --scale."""
+        return max(SHORT, round(count * self.asked.scale))
 
     @contextmanager
-    def worker(self, pools="default=100", command=None):
-        """A master (or another system's worker) for the length of the block; its process."""
-        command = command or [
-            sys.executable, "-m", "skedulr", "master", "--pools", pools, "--no-ui",
-            "--log-level", "error", "meter_tasks",
-        ]
-        process = subprocess.Popen(command, env=self.env, cwd=self.folder.parent)
+    def ground(self, **options: Any) -> Iterator[Ground]:
+        """A namespace on the server and a master in it."""
+        ground = Ground(self.rig.server.url, **options)
         try:
-            yield process
+            yield ground.open()
         finally:
-            process.terminate()
-            process.wait()
+            ground.close()
 
-    def fresh(self):
-        """Empty server, empty meter."""
-        self.server.flush()
-        meter.reset(self.folder)
+    def run(self, ground: Ground, *names: str, tasks: int = 0) -> dict[str, float]:
+        """Parts of ``skedulr bench``; their figures."""
+        amounts = parts.Amounts(tasks=tasks or self.asked.tasks)
+        run = parts.Run(ground=ground, amounts=amounts, parts=names, on_tasks=lambda more: None)
+        parts.measure(run)
+        return {one.name: one.value for one in run.figures}
 
-    def wait_count(self, count, limit_s=300):
-        """Until that many tasks have started."""
-        ends = time.monotonic() + limit_s
-        while meter.count(self.folder) < count:
-            if time.monotonic() > ends:
-                raise SystemExit(f"only {meter.count(self.folder)} of {count} tasks ran")
-            time.sleep(0.01)
+    def drained(self, tasks: int = 0, **options: Any) -> float:
+        """Tasks a second of one drain."""
+        with self.ground(**options) as ground:
+            return self.run(ground, "drain", tasks=tasks)["drain_per_s"]
 
-    def rate(self):
-        """Tasks a second between the first and the last start."""
-        starts = [started for _, started in meter.read(self.folder)]
-        return (len(starts) - 1) / (starts[-1] - starts[0])
+    def note_all(self, found: dict[str, float]) -> None:
+        for name, value in found.items():
+            self.figures.note(name, value)
 
-    def drain(self):
-        count = self.arguments.tasks
-        self.fresh()
-        self.call(f"skedulr.submit_many(noop.bind() for _ in range({count}))")
-        with self.worker():
-            self.wait_count(count)
-            return self.rate()
 
-    def drain_huey(self):
-        count = self.arguments.tasks // 5
-        self.fresh()
-        python = self.arguments.huey
-        subprocess.run(
-            [python, "-c", f"import huey_tasks\nfor _ in range({count}): huey_tasks.noop()"],
-            env=self.env, check=True,
-        )
-        consumer = str(Path(python).parent / "huey_consumer")
-        command = [consumer, "huey_tasks.huey", "-k", "greenlet", "-w", "100", "-q"]
-        with self.worker(command=command):
-            self.wait_count(count)
-            return self.rate()
+def drain(bench: Bench) -> None:
+    # The limits of memory are for 100 bytes of arguments, those of time for none.
+    with bench.ground(payload=0) as ground:
+        bench.note_all(bench.run(ground, "drain"))
+    with bench.ground(payload=100) as ground:
+        found = bench.run(ground, "memory", tasks=min(bench.asked.tasks, 100_000))
+        bench.figures.note("waiting_bytes", found["waiting_bytes"])
+    with bench.ground(payload=0) as ground:
+        found = bench.run(ground, "memory", tasks=min(bench.asked.tasks, 100_000))
+        bench.figures.note("finished_bytes", found["finished_bytes"])
 
-    def latency(self):
-        self.fresh()
-        with self.worker():
-            time.sleep(2)
-            self.call(
-                "for _ in range(300):\n noop.submit(time.time()); time.sleep(0.02)"
+
+def children(bench: Bench) -> None:
+    one = bench.drained(payload=0)
+    two = bench.drained(payload=0, processes=2)
+    bench.figures.note("children: two / one", two / one)
+
+
+def aof(bench: Bench) -> None:
+    def everysec(on: bool) -> None:
+        bench.rig.server.client.config_set("appendfsync", "everysec")
+        bench.rig.server.client.config_set("appendonly", "yes" if on else "no")
+
+    without = bench.drained(payload=0)
+    everysec(True)
+    try:
+        having = bench.drained(payload=0)
+    finally:
+        everysec(False)
+    bench.figures.note("aof: everysec / none", having / without)
+
+
+def backlog(bench: Bench) -> None:
+    long = bench.drained(bench.scaled(1_000_000), payload=0)
+    short = sorted(bench.drained(SHORT, payload=0) for _ in range(5))[2]
+    bench.figures.note("backlog: long / short", long / short)
+
+
+def latency(bench: Bench) -> None:
+    with bench.ground(payload=0) as ground:
+        bench.note_all(bench.run(ground, "latency"))
+
+
+def precision(bench: Bench) -> None:
+    for others, prefix in ((0, "late"), (CROWD, "late_crowded")):
+        with bench.ground(payload=0) as ground:
+            lateness(bench, ground, others, prefix)
+
+
+def far(bench: Bench) -> None:
+    with bench.ground(payload=0) as ground:
+        ground.start_master()
+        before = child_mb(ground)
+        lateness(bench, ground, bench.scaled(5_000_000), "late_far")
+        bench.figures.note("far: child grown by MB", child_mb(ground) - before)
+
+
+def lateness(bench: Bench, ground: Ground, others: int, prefix: str) -> None:
+    if others:
+        ground.produce("later", count=others)
+    found = bench.run(ground, "delayed")
+    bench.note_all({name.replace("late", prefix): value for name, value in found.items()})
+
+
+def child_mb(ground: Ground) -> float:
+    assert ground._master is not None
+    processes = psutil.Process(ground._master.pid).children()
+    return float(max(one.memory_info().rss for one in processes) / 2**20)
+
+
+def io(bench: Bench) -> None:
+    tasks, wait_s, workers = 2_000, 0.1, 1_000
+    bench.rig.fresh()
+    with bench.rig.running(bench.rig.master(f"default={workers}")):
+        bench.rig.call("import skedulr_app as app; app.send(time.time())")
+        bench.rig.must_start(1)
+        for _ in range(2):  # the first makes the workers
+            bench.rig.call("import skedulr; skedulr.pause('default')")
+            meter.reset(bench.rig.meter)
+            bench.rig.call(
+                "import skedulr, skedulr_app as app\n"
+                f"skedulr.submit_many(app.on_socket.bind({wait_s}) for _ in range({tasks}))\n"
+                "skedulr.resume('default')"
             )
-            self.wait_count(300)
-        waits = [1000 * (started - asked) for asked, started in meter.read(self.folder)][50:]
-        return quantile(waits, 0.5), quantile(waits, 0.99)
-
-    def precision(self, others):
-        """Lateness of 2,000 tasks due over 5 s, with ``others`` more that are due in a day."""
-        self.fresh()
-        if others:
-            self.call(
-                f"skedulr.submit_many(noop.using(delay=86400 + i % 1000).bind() "
-                f"for i in range({others}))"
-            )
-        with self.worker():
+            bench.rig.must_start(tasks)  # these note their start when they end
             time.sleep(1)
-            self.call(
-                "begin = time.time() + 2\n"
-                "dues = [begin + i * 5 / 2000 for i in range(2000)]\n"
-                "skedulr.submit_many(noop.using(at=due).bind(due) for due in dues)"
+    seen = meter.read(bench.rig.meter)
+    took_s = seen[-1][1] - min(began for began, _ in seen)
+    ideal_s = tasks / workers * wait_s
+    bench.figures.note("io: part of the ideal", ideal_s / took_s)
+
+
+def mixed(bench: Bench) -> None:
+    waits = {}
+    for slow in (0, 1):
+        bench.rig.fresh()
+        with bench.rig.running(bench.rig.master("default=100")):
+            bench.rig.call("import skedulr_app as app; app.send(time.time())")
+            bench.rig.must_start(1)
+            bench.rig.call(
+                "import skedulr, skedulr_app as app\n"
+                "for turn in range(300):\n"
+                "    calls = [app.noop.bind(time.time()) for _ in range(10)]\n"
+                f"    if {slow} and turn % 10 == 0: calls.insert(0, app.slow.bind({SLOW_S}))\n"
+                "    skedulr.submit_many(calls)\n"
+                "    time.sleep(0.02)"
             )
-            self.wait_count(2000)
-        late = [1000 * (started - due) for due, started in meter.read(self.folder)]
-        early = sum(1 for one in late if one < 0)
-        return quantile(late, 0.5), quantile(late, 0.99), early
-
-    def idle(self, seconds=20):
-        self.fresh()
-        with self.worker("critical=4,default=10") as process:
-            time.sleep(3)
-            cpu = cpu_seconds(process.pid)
-            commands = commands_sent(self.server.url, seconds)
-            return 100 * (cpu_seconds(process.pid) - cpu) / seconds, commands / seconds
-
-    def start(self):
-        """Seconds from the command to its first task run, with everything cached."""
-        self.fresh()
-        self.call("noop.submit(time.time())")
-        began = time.time()
-        with self.worker("critical=4,default=10"):
-            self.wait_count(1)
-        return meter.read(self.folder)[0][1] - began
+            bench.rig.must_start(3_001)
+        waits[slow] = quantile(meter.waits_ms(bench.rig.meter)[200:], 0.99)
+        bench.figures.note(f"mixed: p99 ms of fast ones{' among slow' if slow else ''}",
+                           waits[slow])
+    bench.figures.note("mixed: p99 / p99 of fast ones alone", waits[1] / waits[0])
 
 
-def quantile(values, q):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(q * len(values)))]
+def idle(bench: Bench, seconds: float = 20) -> None:
+    bench.rig.fresh()
+    with bench.rig.running(bench.rig.master("critical=4,default=10")) as master:
+        time.sleep(4)
+        began = cpu_s(master)
+        commands = rig.commands_sent(bench.rig.server.url, seconds)
+        bench.figures.note("idle: % of a core per child",
+                           100 * (cpu_s(master) - began) / seconds / 2)
+        bench.figures.note("idle: commands/s per child", commands / seconds / 2)
 
 
-def cpu_seconds(pid):
-    """CPU of a process and its children so far, seconds."""
-    import psutil
+def start(bench: Bench) -> None:
+    """Seconds from the command to its first task run, with everything cached."""
+    bench.rig.fresh()
+    bench.rig.call("import skedulr_app as app; app.send(time.time())")
+    began = time.time()
+    with bench.rig.running(bench.rig.master("critical=4,default=10")):
+        bench.rig.must_start(1)
+    bench.figures.note("second_start_s", meter.read(bench.rig.meter)[0][1] - began)
 
-    process = psutil.Process(pid)
-    family = [process, *process.children(recursive=True)]
-    return sum(sum(one.cpu_times()[:2]) for one in family)
 
-
-def commands_sent(url, seconds):
-    """Commands that clients send for a while; what scripts call inside is not counted."""
-    seen = subprocess.run(
-        ["timeout", str(seconds), "redis-cli", "-u", url, "monitor"], capture_output=True, text=True
+PARTS = {
+    one.__name__: one for one in (
+        drain, children, aof, backlog, latency, precision, far, io, mixed, idle, start
     )
-    return sum(1 for line in seen.stdout.splitlines()[1:] if " lua] " not in line)
+}
 
 
-def run(bench, parts):
-    """All figures, each a list with one value a run."""
-    figures = {}
-
-    def note(name, value):
-        figures.setdefault(name, []).append(value)
-        print(f"  {name:24} {value:12,.2f}", file=sys.stderr, flush=True)
-
-    for number in range(bench.arguments.runs):
-        print(f"run {number + 1}", file=sys.stderr)
-        if "drain" in parts:
-            note("drain_per_s", bench.drain())
-            if bench.arguments.huey:
-                note("huey_per_s", bench.drain_huey())
-        if "latency" in parts:
-            for name, value in zip(("latency_p50_ms", "latency_p99_ms"), bench.latency(),
-                                   strict=True):
-                note(name, value)
-        if "precision" in parts:
-            for others, prefix in ((0, "late"), (200_000, "late_crowded")):
-                p50, p99, early = bench.precision(others)
-                note(f"{prefix}_p50_ms", p50)
-                note(f"{prefix}_p99_ms", p99)
-                note("early", early)
-        if "idle" in parts:
-            cpu, commands = bench.idle()
-            note("idle_cpu_percent", cpu)
-            note("idle_commands_per_s", commands)
-        if "start" in parts:
-            note("second_start_s", bench.start())
-    return figures
-
-
-def main():
-    parts = ("drain", "latency", "precision", "idle", "start")
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--tasks", type=int, default=100_000)
-    parser.add_argument("--huey", metavar="PYTHON", help="an interpreter that has huey")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+def main() -> int:
+    parser = rig.arguments(__doc__, list(PARTS))
+    parser.add_argument("--tasks", type=int, default=100_000, help="of a drain (100,000)")
+    parser.add_argument("--scale", type=float, default=1.0, help="of backlog and far (1)")
+    asked = parser.parse_args()
+    names = rig.chosen(asked.parts, PARTS)
     with tempfile.TemporaryDirectory() as folder:
-        meter_folder = Path(folder) / "meter"
-        meter_folder.mkdir()
-        bench = Bench(meter_folder, arguments)
+        bench = Bench(Rig(Path(folder)), asked)
         try:
-            figures = run(bench, arguments.parts or parts)
+            for number in range(asked.runs):
+                print(f"run {number + 1}", file=sys.stderr)
+                for name in names:
+                    PARTS[name](bench)
         finally:
-            bench.server.close()
-    medians = {name: statistics.median(values) for name, values in figures.items()}
-    if "early" in figures:
-        medians["early"] = max(figures["early"])  # one too early is one too many
-    if "huey_per_s" in medians:
-        medians["times_huey"] = medians["drain_per_s"] / medians["huey_per_s"]
-    broken = [
-        name for name, (limit, sense) in LIMITS.items()
-        if name in medians and (medians[name] < limit if sense == "at least"
-                                else medians[name] > limit)
-    ]
-    report(medians, broken, arguments.json)
-    return 1 if broken else 0
-
-
-def report(medians, broken, as_json):
-    if as_json:
-        print(json.dumps({"medians": medians, "broken": broken}))
-        return
-    print(f"{'figure (median)':26} {'value':>12}   limit")
-    for name, value in medians.items():
-        limit = LIMITS.get(name)
-        text = f"{limit[1]} {limit[0]:,}" if limit else ""
-        print(f"{name:26} {value:12,.2f}   {text}{'   BROKEN' if name in broken else ''}")
+            bench.rig.close()
+    medians = bench.figures.medians()
+    if "early" in medians:
+        medians["early"] = max(bench.figures.values["early"])  # one too early is one too many
+    return rig.report(medians, LIMITS, asked.json)
 
 
 if __name__ == "__main__":

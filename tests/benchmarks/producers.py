@@ -12,18 +12,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-sys.path.insert(0, str(HERE.parent.parent))
+#: A child patches before it imports anything of ours.
+if sys.argv[1:3] == ["--child", "patched"]:
+    from gevent import monkey
 
-#: name -> (limit, whether the figure must be at least or at most that)
-LIMITS = {
+    monkey.patch_all()
+
+import statistics
+
+import rig
+
+LIMITS: rig.Limits = {
     "patched one caller / bare script": (1.3, "at most"),
     "patched one caller, us of CPU": (150, "at most"),
     "patched 100 callers per s": (25_000, "at least"),
@@ -36,32 +41,28 @@ LIMITS = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=3)
+    parser = rig.arguments(__doc__)
     parser.add_argument("--submits", type=int, default=10_000)
     parser.add_argument("--memory", type=int, default=1_000_000, help="submits of the memory test")
-    parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    from servers import Server
-
-    server = Server("redis").start()
-    try:
-        figures = measure(server.url, asked)
-    finally:
-        server.close()
-    print(json.dumps(figures) if asked.json else table(figures))
-    return 1 if broken(figures) else 0
+    with tempfile.TemporaryDirectory() as folder:
+        bench = rig.Rig(Path(folder))
+        try:
+            figures = measure(bench.server.url, asked)
+        finally:
+            bench.close()
+    return rig.report(figures.medians(), LIMITS, asked.json)
 
 
-def measure(url: str, asked: argparse.Namespace) -> dict[str, float]:
-    seen: dict[str, list[float]] = {}
+def measure(url: str, asked: argparse.Namespace) -> rig.Figures:
+    figures = rig.Figures()
     for run in range(asked.runs):
         for mode in ("patched", "unpatched"):
             found = child(url, mode, asked.submits, asked.memory if not run else 0)
             for name, value in found.items():
-                seen.setdefault(f"{mode} {name}", []).append(value)
-        seen.setdefault("import ms", []).append(import_ms())
-    return {name: statistics.median(values) for name, values in seen.items()}
+                figures.note(f"{mode} {name}", value)
+        figures.note("import ms", import_ms())
+    return figures
 
 
 def child(url: str, mode: str, submits: int, memory: int) -> dict[str, float]:
@@ -78,22 +79,6 @@ def import_ms() -> float:
     code += "print(1000 * (time.perf_counter() - t))"
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
     return float(done.stdout)
-
-
-def broken(figures: dict[str, float]) -> list[str]:
-    return [
-        name for name, (limit, sense) in LIMITS.items() if name in figures
-        and not (figures[name] <= limit if sense == "at most" else figures[name] >= limit)
-    ]
-
-
-def table(figures: dict[str, float]) -> str:
-    failed = broken(figures)
-    lines = []
-    for name, value in figures.items():
-        limit = f"{LIMITS[name][1]} {LIMITS[name][0]:,}" if name in LIMITS else ""
-        lines.append(f"{name:38} {value:12,.2f}  {limit:18}{' BROKEN' if name in failed else ''}")
-    return "\n".join(lines)
 
 
 # --- one process ----------------------------------------------------------------------------------
@@ -233,10 +218,6 @@ def growth_mb(app: Any, task: Any, server: Any, submits: int) -> float:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        if sys.argv[2] == "patched":
-            from gevent import monkey
-
-            monkey.patch_all()
         print(json.dumps(work(sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))))
     else:
         sys.exit(main())

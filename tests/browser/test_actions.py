@@ -152,6 +152,23 @@ def test_a_schedule_is_run_paused_and_previewed(page: Any, shop: Shop) -> None:
     expect(page.locator("#preview .bad")).to_be_visible()
 
 
+def test_the_doctor_finds_and_mends_from_the_page(page: Any, shop: Shop) -> None:
+    ready = "{skedulr:default}:ready"
+    shop.app.pause("default")
+    shop.server.client.zadd(ready, {"<b>ghost</b>": 1})
+    try:
+        page.goto("/redis")
+        page.click("#checkup button:has-text('Examine')")
+        row = page.locator("#checkup tbody tr")
+        expect(row).to_contain_text("<b>ghost</b>", timeout=20_000)
+        page.click("#checkup button:has-text('Mend')")
+        page.click("#confirm-yes")
+        expect(page.locator("#checkup .finding.ok")).to_contain_text("1 mended", timeout=20_000)
+        assert shop.server.client.zscore(ready, "<b>ghost</b>") is None
+    finally:
+        shop.app.resume("default")
+
+
 def test_changes_are_listed(page: Any, shop: Shop) -> None:
     page.goto("/")
     page.locator("#pool-default button:text('Pause')").click()

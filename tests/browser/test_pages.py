@@ -109,6 +109,16 @@ def test_progress_moves_until_the_task_has_ended(page: Any, shop: Shop) -> None:
     expect(page.locator("h1 .state")).to_have_text("succeeded", timeout=10_000)
 
 
+def test_a_running_task_shows_its_stack_from_the_nodes_page(page: Any, shop: Shop) -> None:
+    id = shop.submit("report", 200)
+    shop.wait(id, "running")
+    page.goto("/nodes")
+    page.locator("tr", has_text="report").get_by_role("link", name="show").click()
+    expect(page.locator("#stack pre")).to_contain_text("in report")
+    shop.app.cancel(id)
+    expect(page.locator("#stack")).to_have_count(0, timeout=10_000)
+
+
 def test_a_list_in_use_is_left_alone(page: Any, ids: dict[str, str]) -> None:
     page.goto("/tasks?state=dead")
     box = page.locator("input[name=ids]").first

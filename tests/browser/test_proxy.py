@@ -1,4 +1,4 @@
-"""Behind a real nginx: under a prefix that is kept or taken off, with and without a slash."""
+"""Behind a real nginx: under a prefix that is kept, taken off, or told by the proxy."""
 
 from __future__ import annotations
 
@@ -28,12 +28,18 @@ http {{
     listen 127.0.0.1:{port};
     location {prefix} {{
       proxy_pass {upstream}{tail};
-      proxy_set_header Host $http_host;
+      {headers}
       proxy_http_version 1.1;
     }}
   }}
 }}
 """
+
+NAMED = "proxy_set_header Host $http_host;"
+TOLD = """proxy_set_header X-Forwarded-Host $http_host;
+      proxy_set_header X-Forwarded-Prefix /ops/jobs;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;"""
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +48,25 @@ def prefixed(open_shop: Callable[..., Shop]) -> Shop:
     return open_shop("--ui-prefix", "/ops/jobs", pools="default=2")
 
 
-@pytest.fixture(scope="module", params=["kept", "stripped"])
+@pytest.fixture(scope="module")
+def listening(open_shop: Callable[..., Shop]) -> Shop:
+    """A master that believes what the proxy forwards, and knows of no prefix itself."""
+    return open_shop("--ui-proxies", "127.0.0.1", "--ui-host", "127.0.0.1", pools="default=2")
+
+
+@pytest.fixture(scope="module", params=["kept", "stripped", "forwarded"])
 def proxied(
-    request: pytest.FixtureRequest, prefixed: Shop, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The address of an nginx before it; ``stripped``: it takes the prefix off."""
+    """The address of an nginx before it; ``stripped``: it takes the prefix off; ``forwarded``: and
+    tells it in a header."""
     if not shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"):
         pytest.fail("no nginx on the PATH (Debian: apt install nginx-light)", pytrace=False)
     folder, port = tmp_path_factory.mktemp("nginx"), free_port()
-    stripped = request.param == "stripped"
+    stripped, told = request.param != "kept", request.param == "forwarded"
+    shop: Shop = request.getfixturevalue("listening" if told else "prefixed")
     (folder / "nginx.conf").write_text(CONFIG.format(
-        folder=folder, port=port, upstream=prefixed.url,
+        folder=folder, port=port, upstream=shop.url, headers=TOLD if told else NAMED,
         prefix="/ops/jobs/" if stripped else "/ops/jobs", tail="/" if stripped else "",
     ))
     process = _nginx(folder)
@@ -72,7 +86,7 @@ def _nginx(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def test_pages_links_stream_and_forms_work_under_the_prefix(
-    tab: Callable[..., Any], prefixed: Shop, proxied: str
+    tab: Callable[..., Any], proxied: str
 ) -> None:
     page = tab(proxied)
     page.goto("/ops/jobs/")

@@ -93,8 +93,10 @@ def test_ctrl_c_ends_a_wait_at_once_and_quietly(start: Callable[..., Node]) -> N
     )
     assert node.app is not None
     channels = node.app.client.ask
+    # Its own channel: another's would say nothing of whether it has begun to wait.
+    own = f"*ended:{waiting.pid}-*"
     wait_until(
-        lambda: channels(lambda wire: wire.call("PUBSUB", "CHANNELS", "*ended*")),
+        lambda: channels(lambda wire: wire.call("PUBSUB", "CHANNELS", own)),
         what="it waits for the end",
     )
     waiting.send_signal(signal.SIGINT)

@@ -1019,3 +1019,17 @@ def test_scripts_that_are_flushed_and_connections_that_are_cut_cost_no_attempt(
     let_go(node, "cut")
     assert node.wait_state(held, "succeeded")["attempt"] == 1
     assert len(node.effects.all(held, "began")) == 1
+
+
+# Looking into a run
+
+
+def test_a_running_task_shows_where_it_is(node: Node) -> None:
+    assert node.app is not None
+    id = node.app.submit("hold", 60).id
+    wait_until(lambda: node.app.client.state(id) == "running", what="it runs")
+    stack = node.app.client.stack(id)
+    assert stack is not None and "in hold" in stack and "Traceback" in stack
+    node.app.cancel(id)
+    wait_until(lambda: node.app.client.state(id) == "cancelled", what="it was cancelled")
+    assert node.app.client.stack(id) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from lead_driver import Leads
 from script_driver import FakeRunner, RealRunner, Scripts
 from servers import Server, selected
 
@@ -28,6 +29,12 @@ def runner(
 def pool(runner: FakeRunner | RealRunner) -> Scripts:
     """The scripts of pool ``default`` on each kind of server."""
     return Scripts(runner)
+
+
+@pytest.fixture
+def leads(runner: FakeRunner | RealRunner) -> Leads:
+    """The scripts of the namespace's lead on each kind of server."""
+    return Leads(runner)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ PACKAGE = Path(skedulr.__file__).parent
 #: while an app knows neither.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__", "cli", "launch"),
-    ("pools", "ui", "contrib", "integrations", "testing"),
+    ("pools", "ui", "contrib", "integrations", "testing", "bench"),
     ("app", "schedule_methods"),
     ("client", "bulk", "prepare", "committer", "waiting", "workflows",
      "schedule_client", "schedule_records", "schedule_store", "delivery", "flows"),
@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures", "defaults",
-     "dependencies"),
+     "dependencies", "lead"),
     ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
      "logs", "servercheck"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
@@ -54,6 +54,7 @@ DEFERRED = {
     ("schedule_methods", "schedule_client"): "loads redis, as above",
     ("app", "ui.app"): "loads bottle and redis; only who mounts the dashboard needs them",
     ("__main__", "cli"): "the master patches before it imports anything",
+    ("bench.producer", "bench.jobs"): "the process patches before it imports anything",
     ("__main__", "launch"): "the master patches before it imports anything",
 }
 

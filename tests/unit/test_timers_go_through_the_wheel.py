@@ -21,6 +21,7 @@ TIMERS = {"spawn_later", "start_later", "with_timeout", "Timeout", "timer"}
 
 OUTAGE = "a pause between attempts while Redis is away"
 THREAD = "in a producer's thread, whose process may have no hub and has no wheel"
+BENCH = "a measurement's own pace, in a process without a wheel"
 
 #: (file, function, call) -> why it may.
 ALLOWED = {
@@ -28,7 +29,12 @@ ALLOWED = {
     ("waiting.py", "Watch.ends", "sleep"): f"the time-out of a lock, {THREAD}",
     ("committer.py", "Committer._commit", "sleep"): f"{OUTAGE}, {THREAD}",
     ("pools/control.py", "Control._run", "sleep"): OUTAGE,
+    ("client.py", "Client.stack", "sleep"): f"between two looks, {THREAD}",
     ("cli/pace.py", "Pace.parts", "sleep"): "a command's own pace, in a process without a hub",
+    ("bench/ground.py", "Ground.wait_starts", "sleep"): BENCH,
+    ("bench/ground.py", "Ground.wait_settled", "sleep"): BENCH,
+    ("bench/jobs.py", "paced", "sleep"): BENCH,
+    ("bench/jobs.py", "_load", "sleep"): BENCH,
     ("pools/fetcher.py", "Fetcher._sleep_in_redis", "sleep"): OUTAGE,
     ("pools/estates.py", "Estates.release", "sleep"): OUTAGE,
     ("pools/sizes.py", "Sizes._follow", "sleep"): OUTAGE,

@@ -24,13 +24,13 @@
 % mine = [task for task in (running.value or []) if str(task.get("worker") or "").startswith(str(node.get("id")) + ".")]
 % if mine:
   <h3>Running now</h3>
-  <div class="scroll"><table class="tasks" data-rows><thead><tr><th>Task<th>Pool<th>Arguments<th class="n">Running for<th>Progress</tr></thead><tbody>
+  <div class="scroll"><table class="tasks" data-rows><thead><tr><th>Task<th>Pool<th>Arguments<th class="n">Running for<th>Progress<th>Stack</tr></thead><tbody>
 % for task in mine[:50]:
   <tr><th scope="row"><a href="{{link('/tasks/' + task['id'])}}">{{s.brief(task.get("name"), 60)}}</a><td>{{task["pool"]}}<td class="args"><code>{{s.call(task, 80)}}</code><td class="n">{{s.duration(now - task["started_at"]) if task.get("started_at") else s.NOTHING}}<td>
 % if task.get("progress") is not None:
 <progress max="100" value="{{task["progress"]}}"></progress> {{'%.0f' % task["progress"]}} % {{s.brief(task.get("note") or "", 60)}}
 % end
-</tr>
+<td><a href="{{link('/tasks/' + task['id'], stack='1')}}#stack">show</a></tr>
 % end
   </tbody></table></div>
 % end

@@ -41,6 +41,7 @@
 </dl></section>
 % end
 </div>
+% include("checkup.tpl")
 <div class="columns">
 <section><h2>Where the server's time goes</h2>
 % if v.commands:

@@ -31,6 +31,19 @@
 % end
 </section>
 % end
+% if task["state"] == "running":
+<section id="stack"><h2>Where it is now</h2>
+% if stack is None:
+<p><a class="button" href="{{link('/tasks/' + task['id'], stack='1')}}#stack">Show its stack</a></p>
+% elif stack.trouble:
+% include("trouble.tpl", trouble=stack.trouble)
+% elif stack.value is None:
+<p class="quiet">Its process says nothing: something there computes without a pause, or it has ended by now.</p>
+% else:
+<pre tabindex="0">{{stack.value[-s.CUT:]}}</pre>
+% end
+</section>
+% end
 <dl class="facts">
   <div><dt>Submitted<dd>{{!s.moment(task.get("submitted_at"), now)}}</div>
   <div><dt>Due<dd>{{!s.moment(task.get("due_at"), now)}}</div>
