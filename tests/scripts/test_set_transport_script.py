@@ -94,6 +94,13 @@ def test_what_is_taken_out_is_passed_over_and_forgotten(streamed: Scripts) -> No
     assert streamed.claim("h:1:1", 1).uids == ["b"]
 
 
+def test_what_is_taken_out_further_behind_holds_up_nobody(streamed: Scripts) -> None:
+    streamed.submit(task("a"), task("b"), task("c"))
+    streamed.cancel("c")
+    assert streamed.claim("h:1:1", 1).uids == ["a"]
+    assert streamed.claim("h:1:1", 2).uids == ["b"]
+
+
 def test_a_stream_of_which_all_is_taken_out_is_empty_at_once(streamed: Scripts) -> None:
     streamed.submit(*(task(f"t{i}") for i in range(10)))
     streamed.run("purge", "unstarted", *(f"t{i}" for i in range(10)))

@@ -17,6 +17,7 @@ local function pass_over(k, ids, places)
       live[#live + 1], their_places[#live + 1] = id, places[i]
     end
   end
+  if #stale == 0 then return live, their_places end
   drop_entries(k, stale)
   if redis.call('HINCRBY', k.removed, '', -#stale) <= 0 then redis.call('DEL', k.removed) end
   return live, their_places
