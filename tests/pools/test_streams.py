@@ -51,6 +51,8 @@ def test_tasks_run_wait_fail_and_are_cancelled_as_in_any_pool(start: Start) -> N
     node = start(pools="default=2:streams")
     running = [node.submit("gate", "open") for _ in range(2)]
     node.effects.wait("began", count=2)
+    # Else a child would claim ahead of need.
+    app_of(node).pause("default")
     queued = [node.submit("gate", "open") for _ in range(7)]
     later = node.submit("gate", "open", delay=600)
     assert app_of(node).cancel(f"default/{queued[3]}")
@@ -67,6 +69,7 @@ def test_tasks_run_wait_fail_and_are_cancelled_as_in_any_pool(start: Start) -> N
     assert node.task(queued[0])["state"] == "queued"
     assert node.task(queued[0])["priority"] == 0
 
+    app_of(node).resume("default")
     (node.folder / "open").touch()
     for uid in [*running, *left]:
         node.wait_state(uid, "succeeded")
