@@ -43,9 +43,11 @@ class Clock:
 
     def redis_ms(self) -> int:
         """Now in Redis time, epoch milliseconds. Before the first anchor: this machine's time."""
-        if self._offset_ms is None:
+        offset_ms = self._offset_ms
+        if offset_ms is None:
             return int(time.time() * 1000)
-        return self.monotonic_ms() + self._offset_ms
+        # Asked twice a run, so without a call of monotonic_ms().
+        return int(self._monotonic() * 1000) + offset_ms
 
     def to_monotonic(self, redis_ms: int) -> int:
         """The monotonic millisecond at which Redis time will be ``redis_ms``."""

@@ -52,6 +52,11 @@ class Context:
         """``"<pool>/<uid>"``."""
         return f"{self.pool}/{self.uid}"
 
+    @property
+    def has_parents(self) -> bool:
+        """Whether it waited for other tasks."""
+        return self._inputs is not None
+
     def inputs(self) -> list[Any]:
         """What the tasks that this one waited for came to, in their order: ``depends_on``,
         ``on_success``, ``on_failure``, ``after``.

@@ -21,8 +21,7 @@ SINGLE = (
     "ready", "delayed", "leases", "claims", "tasks", "info", "suspects", "done", "records",
     "dead", "cancels", "watch", "wake", "meta", "stats", "unique", "windows", "progress", "broken",
     "schedules", "planned", "resting", "ticks", "declared", "declarers",
-    "waiting", "held", "edges", "outbox",
-    "stream", "removed",
+    "waiting", "held", "edges", "outbox", "history", "stream", "removed",
 )
 #: Keys of a pool of which each owner (a child process) has its own.
 PER_OWNER = ("owned", "own")
@@ -89,6 +88,7 @@ class PoolKeys:
     outbox: str
     stream: str
     removed: str
+    history: str
 
     def __init__(self, namespace: str, pool: str) -> None:
         check_name("namespace", namespace)

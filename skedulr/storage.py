@@ -72,7 +72,11 @@ class Submission(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """A run that ended: its claim's token, how (a kind letter), and its journal entry."""
+    """A run that ended: its claim's token, how, and its journal entry.
+
+    ``kind`` is a letter, or ``"<letter> <waited ms or -> <ran ms or -> <name>"`` to have it counted
+    under the task's name; where the claim is lost it is not.
+    """
 
     uid: bytes
     token: bytes
@@ -94,6 +98,8 @@ class Judgement:
     back: bytes
     death: bytes
     suspecting: bool = True
+    #: What the culprit's task is called, for the statistics; "" where that is not known.
+    name: str = ""
 
 
 class Deferral(NamedTuple):
@@ -120,12 +126,16 @@ class Relocation(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A failed attempt that is to be tried again ``delay_ms`` from now."""
+    """A failed attempt that is to be tried again ``delay_ms`` from now.
+
+    ``sample`` as behind the letter of an Ending's kind, or "".
+    """
 
     uid: bytes
     token: bytes
     delay_ms: int
     entry: bytes
+    sample: str = ""
 
 
 @dataclass(slots=True)
@@ -388,6 +398,11 @@ class Storage(Protocol):
 
     def records(self, wire: Any) -> Records:
         """How many records the pool keeps, and about how many bytes one takes."""
+        ...
+
+    def fold(self, wire: Any, pages: int = 20) -> int:
+        """Add minutes that are over to longer spans of the statistics; how many were. 0 where a
+        storage keeps none."""
         ...
 
     def trim(

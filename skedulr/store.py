@@ -198,8 +198,8 @@ class Store:
     def retry(self, lane: Lane, failures: Sequence[Failure]) -> str:
         """Count failed attempts and plan the next ones; a verdict letter each."""
         args: list[Any] = [lane.number + 1]
-        for one in failures:
-            args += one
+        for uid, token, delay_ms, entry, sample in failures:
+            args += uid, token, f"{delay_ms} {sample}" if sample else delay_ms, entry
         verdicts: bytes = self._numbered(lane, "retry", args)[1]
         return verdicts.decode()
 
@@ -236,7 +236,7 @@ class Store:
         if judgement is not None:
             args += [
                 judgement.culprit, judgement.limit, judgement.back, judgement.death,
-                "1" if judgement.suspecting else "",
+                "1" if judgement.suspecting else "", judgement.name,
             ]
         return Returned.read(self._run(wire, "release", args, owner))
 
@@ -331,6 +331,20 @@ class Store:
             wire, "trim", [limit, age_ms, most_done, most_dead, *passed, *loose]
         )
         return Trimmed(forgotten, *(tied or ([], [])))
+
+    def fold(self, wire: Wire, pages: int = 20) -> int:
+        """Add the minutes that are over to all that is longer, at most ``pages`` of them; how
+        many were."""
+        time, fields = wire.calls([("TIME",), ("HKEYS", self.keys.stats)])
+        names = [field[1:] for field in fields if field.startswith(b" ")]
+        read_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+        total = 0
+        for _ in range(pages):
+            _, added, more = self._run(wire, "fold", [read_ms, *names])
+            total += added
+            if not more:
+                break
+        return total
 
     # Tasks that wait for others
 

@@ -146,6 +146,10 @@ class Child:
         except ConfigError as error:
             self.log.error("pool %s: %s", self.spec.pool.name, error)
             return CANNOT_BOOT
+        # What was loaded stays: the collector need not look through all of it again and again
+        # while tasks wait for that.
+        gc.collect()
+        gc.freeze()
         self._start()
         self._ending.wait()
         return self._drain()

@@ -20,6 +20,7 @@ from .. import message, retries
 from ..errors import PayloadError, TaskTimeout
 from ..errortext import describe
 from ..keys import PoolKeys
+from ..statistics import UNKNOWN
 from ..storage import BATCH, END_DEAD, Ending, Failure, Judgement, Lane, Storage
 from ..tasks import MAX_RETRIES
 from ..transports import open_storage
@@ -92,7 +93,7 @@ class Estates:
 
     def _release(self, store: Storage, wire: Wire, death: Death, asked_for: bool) -> int:
         pool, total, more = death.process.slot.pool.name, 0, True
-        judgement = None if asked_for else _judge(death)
+        judgement = None if asked_for else self._judge(store, wire, death)
         while more:
             returned = store.release_owner(wire, death.process.owner, judgement)
             more = returned.more
@@ -119,15 +120,16 @@ class Estates:
         kind, text, _ = describe(error)
         value: list[Any] = [kind, text, death.last_words]
         delay_s = _delay_s(body, attempt, error, process.board.retries_of_culprit(MAX_RETRIES))
+        sample = f" - {round((process.hung_s or 0) * 1000)} {_name_of(body)}"
         lane = _heir_lane(store, wire, process.owner)
         if delay_s is None:
-            store.finish(lane, [Ending(uid, token, END_DEAD, message.entry(
+            store.finish(lane, [Ending(uid, token, END_DEAD + sample, message.entry(
                 message.DEAD, process.owner, attempt, started_ms, value
             ))])
         else:
             store.retry(lane, [Failure(uid, token, round(delay_s * 1000), message.entry(
                 message.FAILED, process.owner, attempt, started_ms, [*value, delay_s]
-            ))])
+            ), sample[1:])])
         log.error("task %s/%s hung on attempt %d; %s", store.keys.pool, uid.decode(), attempt,
                   "to the dead-letter queue" if delay_s is None else f"again in {delay_s:.3g} s")
 
@@ -135,16 +137,25 @@ class Estates:
         pool = process.slot.pool
         return open_storage(PoolKeys(self._namespace, pool.name), pool.transport)
 
+    def _judge(self, store: Storage, wire: Wire, death: Death) -> Judgement | None:
+        """Whom to charge with a death; None: nobody."""
+        process = death.process
+        if death.status in (DRAINED, GONE) or process.board.draining or process.hung_s is not None:
+            return None
+        culprit = process.board.culprit()
+        body = wire.call("HGET", store.keys.tasks, culprit) if culprit else None
+        return poison.judge(
+            culprit=culprit, owner=process.owner, host=socket.gethostname(), how=death.how,
+            suspecting=True, name=_name_of(body) if body else "",
+        )
 
-def _judge(death: Death) -> Judgement | None:
-    """Whom to charge with a death; None: nobody."""
-    process = death.process
-    if death.status in (DRAINED, GONE) or process.board.draining or process.hung_s is not None:
-        return None
-    return poison.judge(
-        culprit=process.board.culprit(), owner=process.owner, host=socket.gethostname(),
-        how=death.how, suspecting=True,
-    )
+
+def _name_of(body: bytes) -> str:
+    """What a task is called, for the statistics."""
+    try:
+        return message.read_call(body)[0]
+    except PayloadError:
+        return UNKNOWN
 
 
 def _delay_s(

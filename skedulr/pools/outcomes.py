@@ -17,6 +17,7 @@ from ..clock import Clock
 from ..errors import Reject, Retry, TaskTimeout, nearest
 from ..errortext import describe, forget
 from ..names import Published
+from ..statistics import UNKNOWN
 from ..store import (
     END_CANCELLED,
     END_DEAD,
@@ -55,7 +56,7 @@ class Outcomes:
     def succeed(self, run: Run, result: Any, encoded: bytes) -> None:
         """The handler returned ``result``."""
         self._recorder.end(Ending(
-            run.claimed.uid, run.claimed.token, END_SUCCEEDED,
+            run.claimed.uid, run.claimed.token, END_SUCCEEDED + self._sample(run),
             message.success(self._success_head, run.attempt, run.started_ms, encoded),
         ))
         if self._hooks.has("success"):
@@ -144,6 +145,7 @@ class Outcomes:
                 run.claimed.uid, run.claimed.token, round(delay_s * 1000),
                 message.entry(message.FAILED, self._owner, run.attempt, run.started_ms,
                               [*described, delay_s]),
+                self._sample(run)[1:],
             ))
             self._hooks.fire("retry", run.context, error, delay_s)
         # What its frames hold would otherwise live as long as whoever keeps the error.
@@ -151,9 +153,30 @@ class Outcomes:
 
     def _end(self, run: Run, end: str, kind: int, value: Any) -> None:
         self._recorder.end(Ending(
-            run.claimed.uid, run.claimed.token, end,
+            run.claimed.uid, run.claimed.token, end + self._sample(run),
             message.entry(kind, self._owner, run.attempt, run.started_ms, value),
         ))
+
+    def _sample(self, run: Run) -> str:
+        """What the statistics count of it, as finish.lua reads it behind the kind of end: how long
+        it waited, how long it ran, its name. What its handler never saw is no run."""
+        if run.context is None:
+            # A name that nobody knows takes no place among those that are counted.
+            name = run.name if run.task is not None else UNKNOWN
+            return f" - - {name}"
+        started_ms, claimed = run.started_ms, run.claimed
+        ran_ms = self._clock.redis_ms() - started_ms
+        # It could have been started when the last happened that is in its journal (it was
+        # submitted, or given back), or what it was due at by then.
+        ready_ms, due_ms = int.from_bytes(claimed.body[-8:], "big"), 0
+        if claimed.header and (due_ms := claimed.counters()[1]) > ready_ms:
+            ready_ms = due_ms
+        if run.context.has_parents and not due_ms:
+            waited: int | str = "-"  # when the last of its parents ended, nobody has written down
+        else:
+            # Below 0 where the server's clock was set back, or its time became known better.
+            waited = started_ms - ready_ms if started_ms > ready_ms else 0
+        return f" {waited} {ran_ms if ran_ms > 0 else 0} {run.name}"
 
     def _called(self, run: Run) -> str:
         return f"task {self._pool}/{run.claimed.uid.decode()}"

@@ -14,11 +14,14 @@ from ..store import Judgement
 CRASH_LIMIT = 3
 
 
-def judge(*, culprit: bytes, owner: str, host: str, how: str, suspecting: bool) -> Judgement:
-    """The judgement of one death; ``how`` says it in words ("killed by SIGKILL")."""
+def judge(
+    *, culprit: bytes, owner: str, host: str, how: str, suspecting: bool, name: str = "",
+) -> Judgement:
+    """The judgement of one death; ``how`` says it in words ("killed by SIGKILL"). ``name`` is what
+    the culprit's task is called."""
     story = f"its process on {host} died: {how}"
     return Judgement(
-        culprit=culprit, limit=CRASH_LIMIT, suspecting=suspecting,
+        culprit=culprit, limit=CRASH_LIMIT, suspecting=suspecting, name=name,
         back=message.entry(message.CRASHED, owner, 0, 0, [message.CRASHED_TYPE, story, ""]),
         death=message.entry(message.DEAD, owner, 0, 0, [
             message.CRASHED_TYPE, f"{story}, for the {CRASH_LIMIT}rd time", "",

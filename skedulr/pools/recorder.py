@@ -167,7 +167,10 @@ class Recorder:
     def _settle_delayed(self, batch: Sequence[Failure | Deferral], verdicts: str) -> None:
         for one, verdict in zip(batch, verdicts, strict=True):
             if verdict == CANCEL_MEANWHILE:
-                self.end(Ending(one.uid, one.token, END_CANCELLED, message.entry(
+                # The attempt was a run all the same.
+                sample = one.sample if isinstance(one, Failure) else ""
+                end = f"{END_CANCELLED} {sample}" if sample else END_CANCELLED
+                self.end(Ending(one.uid, one.token, end, message.entry(
                     message.CANCELLED, self.lane.owner, 0, 0, "cancelled while it ran"
                 )))
                 continue

@@ -1,7 +1,7 @@
 """The sweeper: what every child does for its whole pool now and then, through the wheel.
 
-It gives back what expired leases hold, and forgets the oldest records. Any number of children may
-do it at once; each step is one bounded script.
+It gives back what expired leases hold, forgets the oldest records, and adds up what was counted of
+runs. Any number of children may do it at once; each step is one bounded script.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ log = logging.getLogger("skedulr.pool")
 RECOVER_S = 4.0
 #: Between two trims of old records, seconds.
 TRIM_S = 60.0
+#: Between two steps that add the minute that is over to what is longer, seconds.
+FOLD_S = 60.0
 #: How many pages of records one trim forgets at most, so that it never holds up the queue.
 MOST_PAGES = 20
 
@@ -70,6 +72,7 @@ class Sweeper:
         self._repeats = [
             self._driver.every(recover_s, self.recover, jitter=0.2, internal=True),
             self._driver.every(TRIM_S, self.trim, jitter=0.2, internal=True),
+            self._driver.every(FOLD_S, self.fold, jitter=0.2, internal=True),
         ]
 
     def stop(self) -> None:
@@ -98,6 +101,14 @@ class Sweeper:
         if total:
             log.warning("%d tasks of dead processes are back in the queue", total)
         return total
+
+    def fold(self) -> int:
+        """Add the minutes that are over to all that is longer; how many."""
+        try:
+            return self._store.fold(self._wire)
+        except WireError as error:
+            log.debug("can not add up what was counted: %s", error)
+            return 0
 
     def trim(self) -> int:
         """Forget old records; how many."""

@@ -26,6 +26,7 @@ for i = 1, #ARGV, 3 do
              outbox = outbox}, {id})
     redis.call('HDEL', tasks, id)
     redis.call('HINCRBY', stats, 'failed', 1)
+    redis.call('HINCRBY', stats, 'dead', 1)
     redis.call('ZADD', dead, whole(now), id)
     forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch},
            {id}, function() return true end)

@@ -1,8 +1,9 @@
 -- PURPOSE  End the runs of a batch whose tokens still hold; refuse the others. Repeatable by number.
 -- KEYS     stream leases claims tasks info done records dead owned own cancels watch stats unique
---          progress suspects wake meta edges outbox
+--          progress suspects wake meta edges outbox history
 -- ARGV     number of this call, the count n of tasks that end, then n times:
---          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), journal entry;
+--          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), or to have it
+--          counted "<kind> <waited ms or -> <ran ms or -> <name>", journal entry;
 --          then pairs id, token of tasks that were started since the last call
 -- RETURNS  {now ms, verdicts}: a letter a task that ends: 'k' kept, 'l' the claim is lost; and,
 --          except in a repeat, how many of the ended have others that wait for them, if any
@@ -11,9 +12,10 @@
 -- include: drop_claims
 -- include: mark_started
 -- include: end_tasks
+-- include: count_runs
 -- include: suspect_left
 local stream, leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats,
-  unique, progress, suspects, wake, meta, edges, outbox = unpack(KEYS)
+  unique, progress, suspects, wake, meta, edges, outbox, history = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 
@@ -28,15 +30,18 @@ for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
 local told = 0
 local verdicts, kept, texts = judge_claims(claims, ids, tokens)
 if #kept > 0 then
-  local ending, kinds, entries = {}, {}, {}
+  local ending, kinds, entries, samples = {}, {}, {}, {}
   for n, i in ipairs(kept) do
-    ending[n], kinds[n], entries[n] = ids[i], ARGV[4 * i + 1], ARGV[4 * i + 2]
+    local kind = ARGV[4 * i + 1]
+    ending[n], kinds[n], entries[n] = ids[i], string.sub(kind, 1, 1), ARGV[4 * i + 2]
+    if #kind > 1 then samples[#samples + 1] = kind end
   end
   drop_claims({stream = stream, leases = leases, claims = claims, owned = owned, meta = meta},
               ending, texts)
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
              progress = progress, edges = edges, outbox = outbox}, ending, kinds, entries, now)
+  count_runs(history, stats, samples, now)
 end
 mark_started(claims, unique, info, ARGV, 4 * count + 3, now)
 suspect_left(own, suspect, ids, suspects, wake, meta)

@@ -3,6 +3,7 @@
 --          is not made up is passed over the same way.
 -- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
 --          stats unique windows progress wake meta planned resting ticks waiting held edges outbox
+--          history
 -- ARGV     control channel; journal entry for a run that is cancelled; '' or what is put behind ids
 --          that were used already (after the server's clock was set back);
 --          then per tick (at most 100): schedule, revision, the stored tick, the next one or '-',
@@ -20,7 +21,7 @@
 -- include: end_tasks
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
   watch, stats, unique, windows, progress, wake, meta, planned, resting, ticks, waiting, held,
-  edges, outbox = unpack(KEYS)
+  edges, outbox, history = unpack(KEYS)
 local channel, entry, again = ARGV[1], ARGV[2], ARGV[3]
 local count = math.floor((#ARGV - 3) / 9)
 local now = now_ms()
@@ -143,6 +144,6 @@ if #moved > 0 then redis.call('ZADD', ticks, unpack(moved)) end
 if #fired > 0 then
   redis.call('HSET', tasks, unpack(bodies))
   enqueue({ready = ready, stream = stream, delayed = delayed, info = info, unique = unique,
-           windows = windows, wake = wake, meta = meta}, fired, theirs, now)
+           windows = windows, wake = wake, meta = meta, history = history}, fired, theirs, now)
 end
 return {now, table.concat(verdicts)}

@@ -1,7 +1,7 @@
 -- PURPOSE  Give back what expired leases hold, up to `limit`. After a gap in the sweeps (Redis was
 --          away, so its owners could not renew either) it gives nothing back for one lease.
 -- KEYS     ready stream removed suspects leases claims tasks info records done dead cancels watch
---          stats unique progress wake meta broken edges outbox
+--          stats unique progress wake meta broken edges outbox history
 -- ARGV     limit (at most 500), lease ms, longest gap between two sweeps ms; to judge the death of
 --          a host (see judge_death.lua): crashes that kill, journal entry of a crash that does not,
 --          of one that does
@@ -14,15 +14,16 @@
 -- include: consumers
 -- include: wake
 local ready, stream, removed, suspects, leases, claims, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, progress, wake, meta, broken, edges, outbox = unpack(KEYS)
+  watch, stats, unique, progress, wake, meta, broken, edges, outbox, history = unpack(KEYS)
 local limit, lease, gap = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), tonumber(ARGV[3])
 local crashes = tonumber(ARGV[4] or '0')
 local now = now_ms()
 
-local k = {ready = ready, stream = stream, removed = removed, meta = meta, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
-           info = info, records = records, done = done, dead = dead, cancels = cancels,
-           watch = watch, stats = stats, unique = unique, progress = progress,
-           edges = edges, outbox = outbox}
+local k = {ready = ready, stream = stream, removed = removed, suspects = suspects, leases = leases,
+           claims = claims, tasks = tasks, info = info, records = records, done = done,
+           dead = dead, cancels = cancels, watch = watch, stats = stats, unique = unique,
+           progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
+           name = ''}
 
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end

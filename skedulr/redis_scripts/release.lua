@@ -2,11 +2,12 @@
 --          dead owner held, up to 500 a call. A whole owner's release marks it gone, so that a
 --          claim of its that is still under way is refused; and it judges the death.
 -- KEYS     ready stream suspects leases claims tasks info records done dead owned own cancels watch
---          stats unique progress wake meta edges outbox
+--          stats unique progress wake meta edges outbox history
 -- ARGV     'ids', then pairs id, token
 --          'owner', owner: all that it holds, nobody is charged; or 'owner', owner, the culprit's
 --          id or '', crashes that kill, journal entry of a crash that does not, of one that does,
---          '1' if what was started is suspect where nobody is named (see judge_death.lua)
+--          '1' if what was started is suspect where nobody is named (see judge_death.lua), and
+--          what the culprit's task is called, '' if that is not known
 -- RETURNS  {now ms, {ids given back}, 1 if more may be left}; of a death that was judged also
 --          {those charged a crash and given back}, {those that are dead now}
 -- include: now
@@ -14,15 +15,16 @@
 -- include: consumers
 -- include: wake
 local ready, stream, suspects, leases, claims, tasks, info, records, done, dead, owned, own,
-  cancels, watch, stats, unique, progress, wake, meta, edges, outbox = unpack(KEYS)
+  cancels, watch, stats, unique, progress, wake, meta, edges, outbox, history = unpack(KEYS)
 local whole_owner = ARGV[1] == 'owner'
 local limit = whole_owner and tonumber(ARGV[4] or '0') or 0
 local now = now_ms()
 local named, prefixes, more = {}, {}, 0
-local k = {ready = ready, stream = stream, meta = meta, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
-           info = info, records = records, done = done, dead = dead, cancels = cancels,
-           watch = watch, stats = stats, unique = unique, progress = progress,
-           edges = edges, outbox = outbox}
+local k = {ready = ready, stream = stream, suspects = suspects, leases = leases,
+           claims = claims, tasks = tasks, info = info, records = records, done = done,
+           dead = dead, cancels = cancels, watch = watch, stats = stats, unique = unique,
+           progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
+           name = ARGV[8] or ''}
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')

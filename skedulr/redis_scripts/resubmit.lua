@@ -1,7 +1,7 @@
 -- PURPOSE  Put finished tasks back into the queue: a fresh start that keeps the history. A second
 --          call changes nothing and says so.
 -- KEYS     ready stream removed delayed tasks info records done dead unique windows wake meta edges
---          outbox
+--          outbox history
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          only what ended at this time or before it, ms; 0 for whatever ended
 --          then per task: id, '' or "<priority> <when> <unique>" (see enqueue.lua; it never
@@ -15,12 +15,12 @@
 -- include: queue_length
 -- include: tell_children
 local ready, stream, removed, delayed, tasks, info, records, done, dead, unique, windows, wake,
-  meta, edges, outbox = unpack(KEYS)
+  meta, edges, outbox, history = unpack(KEYS)
 local capacity, before, count = tonumber(ARGV[1]), tonumber(ARGV[2]), (#ARGV - 2) / 3
 local now = now_ms()
 if count == 0 then return {now, ''} end
 local k = {ready = ready, stream = stream, removed = removed, delayed = delayed, info = info,
-           unique = unique, windows = windows, wake = wake, meta = meta}
+           unique = unique, windows = windows, wake = wake, meta = meta, history = history}
 
 local ids, options = {}, {}
 for i = 1, count do

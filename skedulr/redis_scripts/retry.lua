@@ -1,17 +1,19 @@
 -- PURPOSE  A failed attempt is counted and the task planned again; only where the token still holds.
 --          Repeatable by number (it shares the finish lane).
 -- KEYS     delayed stream leases claims tasks info owned own cancels progress suspects wake meta
---          stats
--- ARGV     number of this call, then per task: id, token, delay ms, journal entry of the attempt
+--          stats history
+-- ARGV     number of this call, then per task: id, token, delay ms, or to have it counted
+--          "<delay ms> <waited ms or -> <ran ms or -> <name>", journal entry of the attempt
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
 --          cancelled meanwhile and is still claimed: the caller has to finish it
 -- include: now
 -- include: stamp
 -- include: lane
 -- include: delay_claimed
+-- include: count_runs
 -- include: suspect_left
 local delayed, stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake,
-  meta, stats = unpack(KEYS)
+  meta, stats, history = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
 local now = now_ms()
 
@@ -34,17 +36,21 @@ for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 2], ARGV[4 * i - 1] end
 local verdicts, kept, texts = judge_claims(claims, ids, tokens)
 verdicts, kept, texts = leave_cancelled(cancels, ids, verdicts, kept, texts)
 if #kept > 0 then
-  local failed, delays, entries = {}, {}, {}
+  local failed, delays, entries, samples = {}, {}, {}, {}
   for n, i in ipairs(kept) do
-    failed[n], delays[n], entries[n] = ids[i], ARGV[4 * i], ARGV[4 * i + 1]
+    local delay, sample = string.match(ARGV[4 * i], '^(%d+)( ?.*)$')
+    failed[n], delays[n], entries[n] = ids[i], delay, ARGV[4 * i + 1]
+    if sample ~= '' then samples[#samples + 1] = 'r' .. sample end
   end
   append(failed, entries)
   delay_claimed({delayed = delayed, stream = stream, leases = leases, claims = claims,
-                 info = info, owned = owned, wake = wake, meta = meta}, failed, texts, delays, now, function(header, due)
+                 info = info, owned = owned, wake = wake, meta = meta},
+                failed, texts, delays, now, function(header, due)
     header.attempts, header.due, header.since = header.attempts + 1, due, 0
   end)
   if redis.call('EXISTS', progress) == 1 then redis.call('HDEL', progress, unpack(failed)) end
   redis.call('HINCRBY', stats, 'failed', #failed)
+  count_runs(history, stats, samples, now)
 end
 suspect_left(own, suspect, ids, suspects, wake, meta)
 remember(own, 'finish', ARGV[1], verdicts)

@@ -2,7 +2,7 @@
 --          waiting where they are to wait for others.
 --          Safe to repeat: an id whose stored envelope is the same counts as stored.
 -- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
---          stats unique windows progress wake meta waiting held edges outbox
+--          stats unique windows progress wake meta waiting held edges outbox history
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          then per task: id, envelope, and '' or "<priority> <when> <unique>[ <letters>]" (see
 --          enqueue.lua);
@@ -19,7 +19,8 @@
 -- include: hold_back
 -- include: end_tasks
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, windows, progress, wake, meta, waiting, held, edges, outbox = unpack(KEYS)
+  watch, stats, unique, windows, progress, wake, meta, waiting, held, edges, outbox, history =
+  unpack(KEYS)
 local capacity = tonumber(ARGV[1])
 local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
@@ -27,7 +28,7 @@ if count == 0 then return {now, ''} end
 local k = {ready = ready, stream = stream, removed = removed, delayed = delayed,
            suspects = suspects, tasks = tasks, claims = claims, info = info, unique = unique,
            windows = windows, wake = wake, meta = meta, waiting = waiting, held = held,
-           outbox = outbox}
+           outbox = outbox, history = history}
 
 local ids, options = {}, {}
 local one_priority = streamed(k)

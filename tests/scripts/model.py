@@ -169,9 +169,14 @@ class Model:
         entry.journal += text + stamp(now)
         self._forget(entry, "dsw" if kind == "c" else "ds")
         entry.state, entry.score = (DEAD if kind == "d" else DONE), now
-        counted = {"s": "succeeded", "d": "failed"}.get(kind)
-        if counted:
-            self.stats[counted] = self.stats.get(counted, 0) + 1
+        counted = {
+            "s": ("succeeded",), "d": ("failed", "dead"), "c": ("cancelled",), "e": ("expired",),
+        }
+        for total in counted.get(kind, ()):
+            self._count(total)
+
+    def _count(self, total: str) -> None:
+        self.stats[total] = self.stats.get(total, 0) + 1
 
     def _give_back(self, entry: Entry, *, suspected: bool = False) -> None:
         entry.state = SUSPECT if entry.marked or suspected else QUEUED
@@ -352,7 +357,7 @@ class Model:
                     header.attempts, header.due, header.since = header.attempts + 1, now + delay, 0
                     entry.journal += text + stamp(now)
                     self.progress_of.pop(uid, None)
-                    self.stats["failed"] = self.stats.get("failed", 0) + 1
+                    self._count("failed")
         if dues and (first_due == -1 or min(dues) < first_due):
             self._wake()
         self._suspect_left(mine, [uid for uid, *_ in batch])
@@ -391,6 +396,7 @@ class Model:
             if one.uid == culprit or (ran and one.marked):
                 header = one.touch()
                 header.priority, header.crashes = priority_of(one.score), header.crashes + 1
+                self._count("crashed")
                 if header.crashes >= limit:
                     buried.append(one.uid)
                     self._end(now, one.uid, "d", KILLED)

@@ -268,17 +268,28 @@ class Scripts:
     # -- what Redis holds -------------------------------------------------------------------------
 
     def state(self, *without: str) -> dict[str, Any]:
-        """Everything in Redis but the keys named ``without``: sorted sets as uid -> score, hashes
-        and sets as they are, the bodies in ``tasks`` and ``records`` as bytes. Fails where a key
-        is unknown or an owner's key has no expiry."""
+        """Everything in Redis but ``history`` (see ``figures``) and the keys named ``without``:
+        sorted sets as uid -> score, hashes and sets as they are, the bodies in ``tasks`` and
+        ``records`` as bytes. Fails where a key is unknown or an owner's key has no expiry."""
         assert leaks(self.runner.client) == []
         client, prefix = self.runner.client, self.keys.prefix
         found: dict[str, Any] = {}
         for key in client.keys("*"):
             name = key.decode().removeprefix(prefix)
-            if name not in without and name.partition(":")[0] not in without:
+            if name not in ("history", *without) and name.partition(":")[0] not in without:
                 found[name] = self._value(name)
         return found
+
+    def figures(self) -> dict[str, str]:
+        """What is counted of runs: the fields of ``history``, and of ``stats`` those of names."""
+        client, keys = self.runner.client, self.keys
+        fields = client.hgetall(keys.history) | {
+            name: text for name, text in client.hgetall(keys.stats).items() if name[:1] == b" "
+        }
+        return {name.decode(): text.decode() for name, text in fields.items()}
+
+    def fold(self, *names: str, read_ms: int | None = None) -> Reply:
+        return Reply(self.run("fold", self.now() if read_ms is None else read_ms, *names))
 
     def _value(self, name: str) -> Any:
         client, key = self.runner.client, self.keys.prefix + name
@@ -291,6 +302,7 @@ class Scripts:
             return {
                 field.decode(): value if raw else _text(value)
                 for field, value in client.hgetall(key).items()
+                if name != "stats" or not field.startswith(b" ")
             }
         if kind == b"set":
             return {member.decode() for member in client.smembers(key)}

@@ -20,7 +20,7 @@ def test_a_body_ends_in_the_dead_letter_queue(pool: Scripts, where: str) -> None
     assert reply.verdicts == "m"
     assert pool.state("wake") == {
         "records": {"a": b"stone"}, "dead": {"a": reply.now}, "meta": {"sequence": "1"},
-        "stats": {"failed": "1"},
+        "stats": {"failed": "1", "dead": "1"},
     }
 
 

@@ -20,6 +20,7 @@ def test_a_task_that_has_not_started_ends_as_cancelled(
         "ready": {"b": place(2)},
         "records": {"a": body("a", stored.now, (b"cancelled", cancelled.now))},
         "done": {"a": cancelled.now},
+        "stats": {"cancelled": "1"},
     }
 
 

@@ -27,7 +27,7 @@ def test_runs_end_as_records_and_leave_nothing_else_behind(pool: Scripts) -> Non
         },
         "done": {"a": ended.now, "c": ended.now, "d": ended.now},
         "dead": {"b": ended.now},
-        "stats": {"succeeded": "1", "failed": "1"},
+        "stats": {"succeeded": "1", "failed": "1", "dead": "1", "cancelled": "1", "expired": "1"},
         "own:n1": {"claim": "1 b a c d", "finish": "1 kkkk"},
         "meta": {"sequence": "4"},
     }

@@ -219,7 +219,7 @@ def test_a_suspect_on_a_host_that_dies_is_charged_and_dies_at_the_limit(pool: Sc
             "a": body("a", stored.now, *crashes[1:3], (b"killed", crashes[3][1])),
         },
         "dead": {"a": crashes[3][1]},
-        "stats": {"failed": "1"},
+        "stats": {"failed": "1", "dead": "1", "crashed": "3"},
     }
 
 

@@ -161,6 +161,7 @@ def test_the_culprit_is_charged_and_its_neighbours_are_not(pool: Scripts) -> Non
         "ready": {"culprit": place(2, 3), "a": place(1), "c": place(3)},
         "info": {"culprit": "3 0 1 0 d:k"},
         "unique": {"k": "culprit 0"},
+        "stats": {"crashed": "1"},
         "wake": ["1"],
     }
 
@@ -180,7 +181,7 @@ def test_the_crash_that_reaches_the_limit_kills(pool: Scripts) -> None:
         "dead": {"a": last.now},
         "tasks": {"b": body("b", stored.now)},
         "ready": {"b": place(2)},
-        "stats": {"failed": "1"},
+        "stats": {"failed": "1", "dead": "1", "crashed": "3"},
     }
 
 
@@ -250,6 +251,7 @@ def test_a_suspect_that_ran_at_the_next_death_is_charged_and_the_others_are_not(
         "info": {"s": "0 0 1 0 d:k"},
         "suspects": {"s": place(1), "ran": place(2)},
         "ready": {"waited": place(3)},
+        "stats": {"crashed": "1"},
     }
 
 

@@ -70,6 +70,7 @@ def test_a_skipped_task_has_a_record_with_the_reason_and_tells_its_own_children(
         "records": {"c": body("c", stored, (b"parent failed", reply.now))},
         "done": {"c": reply.now}, "edges": {"c": "0,1 other/d,1,0"},
         "outbox": {"k c": reply.now},
+        "stats": {"skipped": "1"},
     }
 
 

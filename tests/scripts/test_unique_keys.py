@@ -126,6 +126,7 @@ def test_a_holder_that_has_not_started_is_cancelled_for_the_new_task(
         "records": {"a": body("a", first.now, (b"replaced", second.now))},
         "done": {"a": second.now},
         "unique": {"k": "b 0"},
+        "stats": {"cancelled": "1"},
         **({"ready": {"b": place(2)}} if when == "-" else scheduled),
     }
 

@@ -29,9 +29,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures", "defaults",
-     "dependencies", "lead"),
+     "dependencies", "figures", "lead"),
     ("wire", "redis_scripts", "keys", "message", "payload", "retries", "uids", "context",
-     "logs", "servercheck"),
+     "logs", "servercheck", "statistics"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.

@@ -24,7 +24,13 @@ local function end_tasks(k, ids, kinds, entries, now)
   if #ended > 0 then redis.call('ZADD', k.done, unpack(ended)) end
   if #buried > 0 then redis.call('ZADD', k.dead, unpack(buried)) end
   if counted.s > 0 then redis.call('HINCRBY', k.stats, 'succeeded', counted.s) end
-  if counted.d > 0 then redis.call('HINCRBY', k.stats, 'failed', counted.d) end
+  if counted.d > 0 then
+    redis.call('HINCRBY', k.stats, 'failed', counted.d)
+    redis.call('HINCRBY', k.stats, 'dead', counted.d)
+  end
+  if counted.c > 0 then redis.call('HINCRBY', k.stats, 'cancelled', counted.c) end
+  if counted.e > 0 then redis.call('HINCRBY', k.stats, 'expired', counted.e) end
+  if counted.k > 0 then redis.call('HINCRBY', k.stats, 'skipped', counted.k) end
   -- A window runs on when its task has ended, unless that was cancelled: it may be wanted again.
   -- A lock counts within its pool, so one that moves leaves none.
   forget(k, ids, function(mode, i) return mode ~= 'w' or kinds[i] == 'c' or kinds[i] == 'm' end)

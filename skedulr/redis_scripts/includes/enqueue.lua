@@ -2,6 +2,7 @@
 -- include: queue_add
 -- include: locks
 -- include: wake
+-- include: open_minute
 local PLAIN = {priority = 0, due = 0}
 
 -- The option text of a task, '' or "<priority> <when> <unique>[ <letters>]": <when> is '-', '+<delay ms>' or
@@ -46,10 +47,11 @@ local function digests_of(options)
 end
 
 -- Put tasks whose bodies are stored into ready, or into delayed where they are due later. `k` names
--- the keys ready, stream, delayed, info, unique, windows, wake and meta; without unique no key is
--- locked.
+-- the keys ready, stream, delayed, info, unique, windows, wake, meta and history; without unique no
+-- key is locked.
 local function enqueue(k, ids, options, now)
   local sequence = redis.call('HINCRBY', k.meta, 'sequence', #ids) - #ids
+  count_submitted(k.history, #ids, now)
   local headers, places, later, first = {}, {}, {}, nil
   for n, id in ipairs(ids) do
     local o = options[n]
@@ -72,8 +74,8 @@ local function enqueue(k, ids, options, now)
     if k.unique then take_locks(k.unique, k.windows, ids, options, now) end
   end
   if #places > 0 then queue_add(k, places) end
-  local before = next_due(k.delayed)
-  if #later > 0 then redis.call('ZADD', k.delayed, unpack(later)) end
+  local before = first and next_due(k.delayed)
+  if first then redis.call('ZADD', k.delayed, unpack(later)) end
   -- A delayed task needs a fetcher now only if it is the earliest: the others' wheels know of it.
   if #places > 0 or (first and (before == -1 or first < before)) then wake_one(k.wake, k.meta) end
 end

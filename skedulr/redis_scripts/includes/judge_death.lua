@@ -2,10 +2,13 @@
 -- include: end_tasks
 -- include: header
 -- include: place
+-- include: count_runs
 -- Charge a crash to each of `ids`. Those that reach `limit` end as dead with the journal entry
 -- `death`; the others get `back` and the count in their header, and are returned as positions.
+-- `k.name` is what the task is called, '' where nobody knows.
 local function charge(k, ids, texts, limit, back, death, now)
-  local living, dead, kinds, entries, journals, counted = {}, {}, {}, {}, {}, {}
+  local living, dead, kinds, entries, journals, counted, samples = {}, {}, {}, {}, {}, {}, {}
+  local named = ' - - ' .. (k.name ~= '' and k.name or '(unknown)')
   local their_claims = {}
   if #ids == 0 then return living, dead end
   local bodies, headers = redis.call('HMGET', k.tasks, unpack(ids)),
@@ -14,9 +17,11 @@ local function charge(k, ids, texts, limit, back, death, now)
     local _, at = read_claim(texts[i])
     local header = read_header(headers[i])
     header.priority, header.crashes = priority_of(at), header.crashes + 1
+    samples[#samples + 1] = 'x' .. named
     if header.crashes >= limit then
       dead[#dead + 1], kinds[#kinds + 1], entries[#entries + 1] = id, 'd', death
       their_claims[#dead] = texts[i]
+      samples[#samples + 1] = 'd' .. named
     else
       living[#living + 1] = i
       journals[#journals + 1], journals[#journals + 2] = id, (bodies[i] or '') .. back .. stamp(now)
@@ -32,6 +37,8 @@ local function charge(k, ids, texts, limit, back, death, now)
     redis.call('HSET', k.tasks, unpack(journals))
     redis.call('HSET', k.info, unpack(counted))
   end
+  redis.call('HINCRBY', k.stats, 'crashed', #ids)
+  count_runs(k.history, k.stats, samples, now)
   return living, dead
 end
 
