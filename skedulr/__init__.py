@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .middleware import Logging, OpenTelemetry, Recovery
     from .retries import ExponentialBackoff, LinearRetry
     from .schedule_client import Schedule
-    from .tasks import Call, Task
+    from .tasks import Call, Chain, Task, previous
     from .workflows import Step, Workflow
 
     as_completed = _default.as_completed
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     every = _default.every
     get = _default.get
     on = _default.on
+    on_long_queue = _default.on_long_queue
     pause = _default.pause
     preview = _default.preview
     purge = _default.purge
@@ -77,8 +78,8 @@ __all__ = [
     "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
-    "use", "on", "before_submit", "configure", "dashboard",
-    "Skedulr", "Task", "Call", "Handle", "Schedule", "Workflow", "Step",
+    "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",
+    "Skedulr", "Task", "Call", "Chain", "Handle", "Schedule", "Workflow", "Step", "previous",
     "current_task", "task_id", "report_progress",
     "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
     "Logging", "Recovery", "OpenTelemetry",
@@ -89,7 +90,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Skedulr": "app", "Task": "tasks", "Call": "tasks", "Handle": "handles",
+    "Skedulr": "app", "Task": "tasks", "Call": "tasks", "Chain": "tasks", "previous": "tasks",
+    "Handle": "handles",
     "Schedule": "schedule_client", "Workflow": "workflows", "Step": "workflows",
     "current_task": "context", "task_id": "context", "report_progress": "context",
     "LinearRetry": "retries", "ExponentialBackoff": "retries",
@@ -100,7 +102,7 @@ _METHODS = frozenset((
     "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
-    "use", "on", "before_submit", "configure", "dashboard",
+    "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",
 ))
 
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from . import config as configuration
 from . import options, tasks
+from .codecs import Codec, codec_of
 from .defaults import Defaults
 from .errors import ConfigError, ResultTimeout, SkedulrError
 from .hooks import Hooks
 from .schedule_methods import ScheduleMethods
-from .tasks import Call, Registry, Task
+from .tasks import Call, Chain, Registry, Task
 from .workflows import Workflow
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Skedulr(ScheduleMethods):
         # One at most. A dict, because threads that come at once can agree on its entry without a
         # lock, which a fork could copy locked.
         self._clients: dict[None, Client] = {}
+        #: What seals arguments and results, where it was given as an object.
+        self._codec: Codec | None = None
         #: Makes the client where it is not the usual one: the testing kit's.
         self.client_maker: Callable[[ClientConfig], Client] | None = None
         #: ``transactions(store, alias)`` calls ``store()`` once the current transaction of that
@@ -64,13 +67,15 @@ class Skedulr(ScheduleMethods):
 
     def configure(
         self, url: str | None = None, *, defaults: Mapping[str, Any] | None = None,
-        pool_defaults: Mapping[str, Mapping[str, Any]] | None = None, **settings: Any,
+        pool_defaults: Mapping[str, Mapping[str, Any]] | None = None,
+        codec: Codec | str | None = None, **settings: Any,
     ) -> None:
         """Change settings for what is done from now on; raises ConfigError for unknown ones.
 
         ``defaults`` are options that hold for all tasks of this app, ``pool_defaults`` those of a
         pool, by its name; what ``@task`` or a call says is stronger. Producers and workers both
-        read them, so give them where both import it.
+        read them, so give them where both import it. ``codec`` seals arguments and results (see
+        ``skedulr.codecs``): an object, or ``"sign:FILE"``, ``"encrypt:FILE"``.
 
         >>> skedulr.configure(defaults={"max_retries": 5},
         ...                   pool_defaults={"critical": {"timeout": 30}})     # doctest: +SKIP
@@ -78,12 +83,21 @@ class Skedulr(ScheduleMethods):
         if defaults is not None or pool_defaults is not None:
             self.shared = Defaults(defaults, pool_defaults)
         given = dict(settings)
+        if isinstance(codec, str):
+            given["codec"] = codec
+        elif codec is not None:
+            self._codec = codec
         if url is not None:
             given["redis"] = url
         # Refuse at once, where the mistake is.
         configuration.load({}, {**self._settings, **given}, {}, Path("/"), None)
         self._settings.update(given)
         self.close()
+
+    @property
+    def codec(self) -> Codec | None:
+        """What seals arguments and results here, where it was given as an object."""
+        return self._codec
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -173,8 +187,26 @@ class Skedulr(ScheduleMethods):
 
     def on(self, event: str) -> Callable[[F], F]:
         """A decorator: have the function called at each ``"success"``, ``"retry"``, ``"dead"`` or
-        ``"child_start"``; see ``skedulr.hooks`` for what it is called with."""
+        ``"child_start"``, or for the whole cluster at ``"long_queue"``, ``"leader_change"`` or
+        ``"stats"``; see ``skedulr.hooks.EVENTS`` for what it is called with."""
         return self.hooks.on(event)
+
+    def on_long_queue(
+        self, threshold: float | None = None, pool: str | None = None
+    ) -> Callable[[F], F]:
+        """A decorator: have the function called with a pool's statistics when its predicted wait
+        passes ``threshold`` seconds, and again when it has come back under 0.8 of that.
+
+        Once for each crossing in the whole cluster, in some child that has the hook, whichever
+        node leads. ``threshold`` None is the upper edge of ``--target-wait``; ``pool`` None: every
+        pool. Beside the pool's fields the function is given ``threshold``, ``wait`` (seconds) and
+        ``long`` (False: it came back). Raises ConfigError for an unusable threshold.
+
+        >>> @skedulr.on_long_queue(30, pool="mail")          # doctest: +SKIP
+        ... def tell(queue):
+        ...     chat(f"{queue['name']}: {queue['wait']:.0f} s, {queue['queued']} tasks")
+        """
+        return self.hooks.on_long_queue(threshold, pool)
 
     # Submitting
 
@@ -212,6 +244,12 @@ class Skedulr(ScheduleMethods):
         if call.task.on_commit:
             return self._submit_on_commit(call)
         return self.client.submit(call)
+
+    def submit_chain(self, chain: Chain[R]) -> Handle[R]:
+        """Queue the calls of a chain, all of them or none; the handle of the last one."""
+        with self.workflow("chain") as w:
+            last = w.add(chain)
+        return last.handle
 
     def _with_headers(self, call: Call[R]) -> Call[R]:
         """The call with what the hooks add to its headers; its own are stronger."""
@@ -404,7 +442,8 @@ class Skedulr(ScheduleMethods):
         return (self.client_maker or Client)(ClientConfig(
             url=address.url, namespace=settings.namespace,
             submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
-            capacity=settings.capacity or 0,
+            capacity=settings.capacity or 0, codec=self.codec or codec_of(settings.codec),
+            wait_replicas=settings.wait_replicas, how=address.how,
         ))
 
 

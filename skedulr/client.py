@@ -13,15 +13,29 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from . import context, counts, flows, lists, message, options, queries, sizing
+from . import (
+    context,
+    counts,
+    flows,
+    lead,
+    lists,
+    message,
+    options,
+    queries,
+    sizing,
+    spreading,
+)
+from .addresses import read_address
 from .bulk import Bulk
+from .codecs import Codec
 from .committer import Committer, Parcel, unavailable
+from .config import hide_password
 from .delivery import Child, Delivery
 from .errors import (
     BulkError,
@@ -56,7 +70,7 @@ from .store import Store
 from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
-from .wire import Wire, WireError, options_of, socket_thread
+from .wire import Wire, WireError, socket_thread
 from .wires import Wires
 
 T = TypeVar("T")
@@ -87,6 +101,16 @@ class ClientConfig:
     payload_limit: int = 1_048_576
     capacity: int = 0
     name: str = "client"
+    #: So many replicas must have a submitted task before it counts.
+    wait_replicas: int = 0
+    codec: Codec | None = None
+    #: How the address was found, as a phrase for errors ("from SKEDULR_REDIS_URL").
+    how: str = ""
+
+    @property
+    def at(self) -> str:
+        """The server in words, its password hidden."""
+        return hide_password(self.url) + (f" ({self.how})" if self.how else "")
 
 
 class _Process:
@@ -131,6 +155,7 @@ class _Process:
                 timeout_s=self._config.submit_timeout_s,
             ),
             timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
+            wait_replicas=self._config.wait_replicas, at=self._config.at,
             announce=partial(_announce, self._space.pools, pool),
         )
 
@@ -168,12 +193,35 @@ def _announce(pools: str, pool: str, wire: Wire) -> None:
     wire.call("HSETNX", pools, pool, int(time.time() * 1000))
 
 
+class _Workflow(NamedTuple):
+    """What is known of a workflow now: its steps in order, those that are known as tasks by id,
+    and by map step the tasks it has made with their states."""
+
+    begun: bool
+    journal: message.Journal
+    steps: list[flows.StepOf]
+    views: dict[str, dict[str, Any]]
+    children: dict[str, dict[str, str]]
+
+    def states(self) -> dict[str, str]:
+        """Of every step, and before each map step of its tasks."""
+        found: dict[str, str] = {}
+        for one in self.steps:
+            found |= self.children.get(one.id, {})
+            found[one.id] = str(self.views[one.id]["state"]) if one.id in self.views else "unknown"
+        return found
+
+    def has_parents(self, id: str) -> bool:
+        """Whether a step waited for others."""
+        return id in self.views and bool(self.views[id]["depends_on"])
+
+
 class Client:
     """Submits, asks and waits, for one server and namespace."""
 
     def __init__(self, config: ClientConfig) -> None:
         # An address that can not be used is told here, and not in the middle of a submit.
-        options_of(config.url)
+        read_address(config.url)
         self.config = config
         self.space = SpaceKeys(config.namespace)
         self._uids = Uids()
@@ -235,9 +283,10 @@ class Client:
         )
 
     def _prepare(self, call: Call[Any]) -> tuple[str, Submission]:
-        if call.task.function is None:
+        # What Skedulr runs itself goes by the name of another task, and has none of its options.
+        if call.task.function is None and not call.task.own.keys() & {"_map", "_part"}:
             call = self._placed(call)
-        return prepare(call, self._uids.next(), self.config.payload_limit)
+        return prepare(call, self._uids.next(), self.config.payload_limit, self.config.codec)
 
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
         return self._process().committer(pool).post(submissions)
@@ -326,8 +375,19 @@ class Client:
         )
         if was == "unknown":
             raise _not_found(id)
+        if was == "waiting":
+            self._cancel_mapped(pool, uid)
         home = self._moved_to(id) if was == "ended" else None
         return was != "ended" if home is None else self.cancel(home)
+
+    def _cancel_mapped(self, pool: str, uid: str) -> None:
+        """Cancel the tasks of a map step that was cancelled while it waited for them."""
+        record = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0]).record
+        for one in _children_of(f"{pool}/{uid}", record):
+            try:
+                self.cancel(one)
+            except TaskNotFound:
+                continue  # it is not made yet, and will not be
 
     def stack(self, id: str, timeout_s: float = 1.5) -> str | None:
         """Where a running task is in its code at this moment, as Python's tracebacks show it.
@@ -363,6 +423,18 @@ class Client:
     def overview(self) -> counts.Overview:
         """All pools and nodes in numbers, now."""
         return self._ask(lambda wire: counts.look(wire, self.config.namespace))
+
+    def decisions(self, limit: int = lead.MOST_DECISIONS) -> list[dict[str, Any]]:
+        """What the leader decided of tuned pools and why, newest first; the last 200 are kept.
+
+        Each is ``{"at", "pool", "kind", "from", "to", "why", "wait", "work", "leader"}``: epoch
+        seconds; "grow", "shrink", "bounds", "limit" (it can not be what it should), "manual" or
+        "auto"; workers in the cluster before and after; the reason; the predicted wait in seconds
+        and how many workers had work; the node that decided.
+        """
+        key = SpaceKeys(self.config.namespace).decisions
+        packed = self._ask(lambda wire: wire.call("LRANGE", key, 0, max(0, limit - 1)))
+        return lead.decisions_of(packed)
 
     def resubmit(self, id: str) -> bool:
         """Put an ended task back into its queue; see ``Handle.resubmit``."""
@@ -410,6 +482,17 @@ class Client:
                       if not one["unserved"]]
             sizing.write(wire, self.space, pool, workers, served=served, create=create)
             return True
+
+        return self.ask(act)
+
+    def drain_node(self, node: str, drained: bool) -> bool:
+        """Have a node claim nothing more, while what runs there ends, or (False) claim again; False
+        where that was so already. ConfigError for a node that is not known."""
+        def act(wire: Wire) -> bool:
+            known = [one["id"] for one in counts.look(wire, self.config.namespace).nodes]
+            if node not in known:
+                raise ConfigError(f"there is no node {node!r}{nearest(node, known)}")
+            return sizing.drain(wire, self.space, node, drained)
 
         return self.ask(act)
 
@@ -477,8 +560,27 @@ class Client:
             elif record is None:
                 found[id] = self._unended(id)
             else:
-                found[id] = _result_of(id, record)
+                found[id] = _result_of(id, record, self.config.codec)
         return [found[id] for id in ids]
+
+    def states(self, ids: Sequence[str]) -> list[str]:
+        """The states of tasks; "unknown" where nothing is known of one."""
+        found = self._ask(lambda wire: self._states(wire, ids))
+        return [found.get(id) or self._state_elsewhere(id) for id in ids]
+
+    def _states(self, wire: Wire, ids: Sequence[str]) -> dict[str, str | None]:
+        found: dict[str, str | None] = {}
+        for pool, uids in _by_pool(ids).items():
+            for at in range(0, len(uids), 500):
+                for facts in self._queries(pool).look(wire, uids[at:at + 500]):
+                    found[f"{pool}/{facts.uid}"] = facts.state
+        return found
+
+    def _state_elsewhere(self, id: str) -> str:
+        try:
+            return self.state(id)
+        except TaskNotFound:
+            return "unknown"
 
     def _unended(self, id: str) -> TaskFailed:
         try:
@@ -514,16 +616,20 @@ class Client:
         return self._placed(call) if call.task.function is None else call
 
     def start_workflow(
-        self, id: str, name: str, steps: Sequence[tuple[str | None, Call[Any]]]
+        self, id: str, name: str, steps: Sequence[tuple[str | None, str | None, Call[Any]]]
     ) -> None:
-        """Store the steps of a workflow, all of them or none, and let them go.
+        """Store the steps of a workflow, all of them or none, and let them go: name, kind ("map",
+        "part" or None), call.
 
         They are held back by a task that stands for all of it until the last one is stored. A
         process that dies meanwhile leaves nothing that runs: a deliverer removes it all.
         Raises what a submit raises.
         """
         pool, uid = split_id(id)
-        places = [[name, call.task.option("pool", "default")] for name, call in steps]
+        places = [
+            [name, call.task.option("pool", "default"), *([] if kind is None else [kind])]
+            for name, kind, call in steps
+        ]
         body = message.envelope(
             message.name_part(name), (), {}, {"steps": places}, self.config.payload_limit,
             self.config.payload_limit + 400 * len(places),
@@ -531,7 +637,7 @@ class Client:
         held = Submission(uid, body, "0 - - A")
         self._settle(pool, self._process().committer(pool).submit([held]), 0)
         try:
-            self._store_steps(call for _, call in steps)
+            self._store_steps(call for _, _, call in steps)
             entry = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(places)})
             begun = self._ask(lambda wire: self._store(pool).begin(wire, "begin", uid, entry))
             if begun == UNKNOWN:
@@ -564,24 +670,47 @@ class Client:
         except StorageUnavailable as error:
             log.warning("workflow %s could not be removed now: %s", id, error)
 
-    def workflow(self, id: str, *, most_steps: int = 500) -> dict[str, Any]:
+    def workflow(
+        self, id: str, *, most_steps: int = 500, among: Container[str] | None = None
+    ) -> dict[str, Any]:
         """A workflow: state, how many of its steps are in which state, its first steps in full.
+        ``among`` leaves it at those steps, of a part of it.
 
         Raises TaskNotFound.
         """
+        seen = self._see_workflow(id, among)
+        return flows.workflow_view(
+            id, seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
+            children=seen.children, most_steps=most_steps,
+        )
+
+    def _see_workflow(self, id: str, among: Container[str] | None) -> _Workflow:
         pool, uid = split_id(id)
         facts = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0])
         text = facts.record or facts.body
         journal = None if text is None else message.read_journal(text)
         if journal is None or "steps" not in journal.extras:
             raise TaskNotFound(f"no workflow {id} is known")
-        names = [name for name, _ in journal.extras["steps"]]
-        ids = [f"{where}/{uid}.{at}" for at, (_, where) in enumerate(journal.extras["steps"])]
-        views = self._ask(lambda wire: self._looks(wire, ids))
-        return flows.workflow_view(
-            id, journal, begun=facts.record is not None, names=names, ids=ids, views=views,
-            most_steps=most_steps,
+        steps = [
+            flows.StepOf(f"{where}/{uid}.{at}", name, kind[0] if kind else None)
+            for at, (name, where, *kind) in enumerate(journal.extras["steps"])
+        ]
+        steps = [one for one in steps if among is None or one.id in among]
+        views = self._ask(lambda wire: self._looks(wire, [one.id for one in steps]))
+        maps = [one.id for one in steps if one.kind == "map" and one.id in views]
+        return _Workflow(
+            facts.record is not None, journal, steps, views,
+            {one: self._mapped(one, views[one]["state"]) for one in maps},
         )
+
+    def _mapped(self, id: str, state: str) -> dict[str, str]:
+        """The tasks that a map step has made, and their states."""
+        pool, uid = split_id(id)
+        facts = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0])
+        ids = _children_of(id, facts.record or facts.body)
+        if state == "succeeded":
+            return dict.fromkeys(ids, "succeeded")
+        return dict(zip(ids, self.states(ids), strict=True))
 
     def _looks(self, wire: Wire, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
@@ -591,31 +720,52 @@ class Client:
                     found[view["id"]] = view
         return found
 
-    def cancel_workflow(self, id: str) -> int:
+    def open_steps(self, id: str, *, among: Container[str] | None = None) -> list[str]:
+        """The ids of steps, and tasks of maps, that have not ended."""
+        states = self._see_workflow(id, among).states()
+        return [one for one, state in states.items() if state not in (*flows.ENDS, "unknown")]
+
+    def cancel_workflow(self, id: str, *, among: Container[str] | None = None) -> int:
         """Cancel every step that has not ended, those that wait first; how many were."""
         pool, uid = split_id(id)
-        view = self.workflow(id, most_steps=MOST_STEPS)
-        if view["state"] == "starting":
+        seen = self._see_workflow(id, among)
+        if not seen.begun and among is None:
             facts = self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0])
             if facts.body is not None:
                 self._drop_workflow(id, facts.body)
         # Backwards and waiting ones first, or the end of one would start what waits for it.
-        open_ = [one for one in reversed(view["steps"]) if one["state"] not in flows.ENDS]
-        open_.sort(key=lambda one: one["state"] != "waiting")
+        open_ = [(one, state) for one, state in reversed(seen.states().items())
+                 if state not in (*flows.ENDS, "unknown")]
+        open_.sort(key=lambda one: one[1] != "waiting")
         count = 0
-        for one in open_:
+        for one, _ in open_:
             try:
-                count += self.cancel(one["id"])
+                # A map's tasks may have been cancelled with it.
+                count += self.cancel(one) or self.state(one) == "cancelled"
             except TaskNotFound:
                 continue
         return count
 
-    def resubmit_workflow(self, id: str) -> int:
-        """Put back every step that failed; what was skipped for it waits again; how many were."""
-        view = self.workflow(id, most_steps=MOST_STEPS)
-        failed = [one["id"] for one in view["steps"]
-                  if one["state"] in ("dead", "expired", "cancelled")]
-        return sum(self.resubmit(one) for one in failed)
+    def resubmit_workflow(self, id: str, *, among: Container[str] | None = None) -> int:
+        """Put back every step that failed; what was skipped for it waits again; how many were.
+
+        What was cancelled waits again for what it waited for, or a step would run before those
+        that were cancelled with it.
+        """
+        seen = self._see_workflow(id, among)
+        states = seen.states()
+        waiting = [one for one, state in states.items()
+                   if state == "cancelled" and seen.has_parents(one)]
+        count = self._ask(lambda wire: self._open_again(wire, waiting)) if waiting else 0
+        failed = [one for one, state in states.items()
+                  if state in flows.FAILED and one not in waiting]
+        return count + sum(self.resubmit(one) for one in failed)
+
+    def _open_again(self, wire: Wire, ids: Sequence[str]) -> int:
+        delivery = Delivery(self.config.namespace, wire)
+        count = delivery.open_again(ids)
+        self._tell_deliverers(wire, delivery.told)
+        return count
 
     # Waiting
 
@@ -624,7 +774,7 @@ class Client:
         record = self.wait(id, timeout)
         if record is None:
             raise ResultTimeout(f"task {id} had not ended after {timeout} s")
-        found = _result_of(id, record)
+        found = _result_of(id, record, self.config.codec)
         if isinstance(found, TaskFailed):
             raise found
         return found
@@ -675,7 +825,7 @@ class Client:
                 else:
                     elsewhere[home] = asked[id]
         except WireError as error:
-            raise unavailable(error) from error
+            raise unavailable(error, at=self.config.at) from error
         if elsewhere:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             for home, record in self.ends(elsewhere, left):
@@ -758,7 +908,7 @@ class Client:
         try:
             return self._try(look, None)
         except WireError as error:
-            raise unavailable(error) from error
+            raise unavailable(error, at=self.config.at) from error
 
     def _try(self, look: Callable[[Wire], T], timeout_s: float | None) -> T:
         """Run it, and once more where its connection had died, in ``timeout_s`` (None: as long as
@@ -791,12 +941,23 @@ def _warn_of_deadlock(ids: Iterable[str]) -> None:
         )
 
 
-def _result_of(id: str, record: bytes) -> Any:
-    """The result in a record, or the TaskFailed that says how the task ended."""
+def _children_of(id: str, journal: bytes | None) -> list[str]:
+    """The ids of the tasks that a map step has made; none of any other task."""
+    if journal is None or b"map" not in journal:
+        return []
+    try:
+        return spreading.child_ids(id, spreading.spread_of(message.read_journal(journal)) or 0)
+    except PayloadError:
+        return []
+
+
+def _result_of(id: str, record: bytes, codec: Codec | None) -> Any:
+    """The result in a record, or the TaskFailed that says how the task ended; PayloadError for a
+    result that the codec did not seal."""
     journal = message.read_journal(record)
     last = journal.entries[-1]
     if last.kind == message.SUCCEEDED:
-        return last.value
+        return message.open_result(journal.name, last.value, codec)
     state = journal.end_state or "dead"
     if isinstance(last.value, list):
         return TaskFailed(id, state, last.value[0], last.value[1])

@@ -9,6 +9,10 @@ A caller that is alone carries its own submit, for handing it to a thread and ba
 than the rest: on a connection that is there, nobody waiting, the last call not shared. It never
 carries another's. What goes wrong it leaves to the committer.
 
+Where replicas are to have a task before it counts, each call is followed by a WAIT, on the same
+connection. One that is not reached in time is a try that failed: the submit is repeated, which
+stores nothing twice, until the caller's time is over.
+
 Nothing is buffered after ``submit`` returned. A submit may be repeated, because the same id with
 the same envelope counts as stored; so a lost reply costs a repeat and never a second task.
 """
@@ -25,8 +29,8 @@ from redis.exceptions import RedisError
 
 from . import message
 from .errors import SkedulrError, StorageUnavailable
-from .storage import BATCH, TAKEN, Storage, Submission
-from .wire import Wire, WireError
+from .storage import ALREADY, BATCH, STORED, TAKEN, Storage, Submission
+from .wire import NotAnswered, Wire, WireError
 
 log = logging.getLogger("skedulr.client")
 
@@ -45,12 +49,12 @@ class Parcel:
     """Up to 500 submissions of one caller, and the answer it waits for."""
 
     __slots__ = (
-        "_answered", "abandoned", "deadline", "error", "flying", "holders", "sent", "submissions",
-        "verdicts",
+        "_answered", "abandoned", "at", "deadline", "error", "flying", "holders", "sent",
+        "submissions", "verdicts",
     )
 
-    def __init__(self, submissions: Sequence[Submission], deadline: float) -> None:
-        self.submissions, self.deadline = submissions, deadline
+    def __init__(self, submissions: Sequence[Submission], deadline: float, at: str = "") -> None:
+        self.submissions, self.deadline, self.at = submissions, deadline, at
         self.verdicts: str | None = None
         #: Who holds the unique key of each submission whose verdict is TAKEN, by its index.
         self.holders: dict[int, str] = {}
@@ -81,7 +85,8 @@ class Parcel:
         finally:
             self.abandoned = not answered
         if not answered:
-            raise unavailable("no answer in time", maybe_submitted=self.sent or self.flying)
+            maybe = self.sent or self.flying
+            raise unavailable("no answer in time", at=self.at, maybe_submitted=maybe)
 
     def answer(self, verdicts: str | None, error: BaseException | None = None) -> None:
         """Give the caller its answer; only the first one counts."""
@@ -91,13 +96,17 @@ class Parcel:
 
 
 class Committer:
-    """Sends the parcels of one pool. ``announce`` is called with each new connection."""
+    """Sends the parcels of one pool. ``announce`` is called with each new connection, and ``at``
+    tells in errors which server that is."""
 
     def __init__(
         self, *, store: Storage, wire: Wire, timeout_s: float, capacity: int = 0,
-        announce: Callable[[Wire], None] = lambda wire: None,
+        wait_replicas: int = 0, announce: Callable[[Wire], None] = lambda wire: None,
+        at: str = "",
     ) -> None:
+        self._at = at
         self._store, self._wire, self._announce = store, wire, announce
+        self._wait_replicas = wait_replicas
         self._timeout_s, self._capacity = timeout_s, capacity
         self._replaced = message.entry(
             message.CANCELLED, "", 0, 0, "replaced by a newer task with the same unique key"
@@ -116,7 +125,7 @@ class Committer:
 
     def submit(self, submissions: Sequence[Submission]) -> Parcel:
         """Store up to 500; an answered parcel. Raises what kept them from being stored."""
-        parcel = Parcel(submissions, time.monotonic() + self._timeout_s)
+        parcel = Parcel(submissions, time.monotonic() + self._timeout_s, self._at)
         try:
             if self._alone and self._may_carry(parcel):
                 self._carry(parcel)
@@ -133,7 +142,7 @@ class Committer:
 
     def post(self, submissions: Sequence[Submission]) -> Parcel:
         """Hand in up to 500 submissions; ``wait`` on the parcel for the answer."""
-        parcel = Parcel(submissions, time.monotonic() + self._timeout_s)
+        parcel = Parcel(submissions, time.monotonic() + self._timeout_s, self._at)
         self._enqueue(parcel)
         return parcel
 
@@ -166,7 +175,7 @@ class Committer:
         except WireError as error:
             parcel.sent = error.sent
             if time.monotonic() + _FIRST_PAUSE_S >= parcel.deadline:
-                raise unavailable(error, maybe_submitted=parcel.sent) from error
+                raise unavailable(error, at=self._at, maybe_submitted=parcel.sent) from error
         except RedisError as error:
             raise _refused(error) from error
 
@@ -219,7 +228,9 @@ class Committer:
         """Killed: nobody may wait in vain, and those behind get a new committer."""
         for parcel in batch:
             maybe = parcel.sent or parcel.flying
-            parcel.answer(None, unavailable("its sender was killed", maybe_submitted=maybe))
+            parcel.answer(None, unavailable(
+                "its sender was killed", at=self._at, maybe_submitted=maybe
+            ))
         self._thread = self._busy = None
         if self._waiting:
             self._wake()
@@ -282,6 +293,8 @@ class Committer:
         verdicts, holders = self._store.submit(
             self._wire, submissions, self._capacity, self._replaced
         )
+        if self._wait_replicas and (STORED in verdicts or ALREADY in verdicts):
+            self._replicate(batch, repeated=ALREADY in verdicts)
         at, remaining = 0, iter(holders)
         for parcel in batch:
             part = verdicts[at:at + len(parcel.submissions)]
@@ -291,6 +304,27 @@ class Committer:
                     i: next(remaining) for i, letter in enumerate(part) if letter == TAKEN
                 }
             parcel.answer(part)
+
+    def _replicate(self, batch: list[Parcel], *, repeated: bool) -> None:
+        """Wait until enough replicas have what was stored. Raises a WireError that says it was."""
+        left_s = min(parcel.deadline for parcel in batch) - time.monotonic()
+        stats = self._store.keys.stats
+        try:
+            if repeated:
+                # An earlier try stored it, maybe on another connection, and WAIT is about the
+                # writes of this one: so it gets one, which changes nothing.
+                self._wire.call("HINCRBY", stats, "succeeded", 0)
+            # Never 0 ms, which is for ever.
+            wait_ms = max(1, round(1000 * left_s))
+            reached = self._wire.replicated(stats, self._wait_replicas, wait_ms)
+        except WireError as error:
+            raise NotAnswered(f"stored, and not known to be at replicas: {error}", sent=True) from (
+                error
+            )
+        if reached < self._wait_replicas:
+            raise NotAnswered(
+                f"stored, and at {reached} of {self._wait_replicas} replicas", sent=True
+            )
 
     def _connect(self) -> None:
         self._wire.connect()
@@ -302,15 +336,19 @@ class Committer:
             raise
 
 
-def unavailable(why: object, *, maybe_submitted: bool | None = None) -> StorageUnavailable:
-    """The one documented error for a Redis that does not answer or refuses.
+def unavailable(
+    why: object, *, at: str = "", maybe_submitted: bool | None = None
+) -> StorageUnavailable:
+    """The one documented error for a Redis that does not answer or refuses; ``at`` is which.
 
     ``maybe_submitted``: None where nothing was to be stored.
     """
     known = {
         None: "", True: "; the task may have been stored", False: "; certainly nothing was stored",
     }[maybe_submitted]
-    failure = StorageUnavailable(f"Redis is not available ({why}){known}", bool(maybe_submitted))
+    where = f" at {at}" if at else ""
+    text = f"Redis is not available{where}: {why}{known}"
+    failure = StorageUnavailable(text, bool(maybe_submitted))
     failure.__cause__ = why if isinstance(why, BaseException) else None
     return failure
 
@@ -324,7 +362,7 @@ def _in_time(batch: list[Parcel], problem: WireError, ahead_s: float = 0.0) -> l
         if time.monotonic() + ahead_s < parcel.deadline:
             left.append(parcel)
         else:
-            parcel.answer(None, unavailable(problem, maybe_submitted=parcel.sent))
+            parcel.answer(None, unavailable(problem, at=parcel.at, maybe_submitted=parcel.sent))
     return left
 
 

@@ -50,6 +50,8 @@ SCHEMES = (
     "redis+cluster",
     "rediss+cluster",
 )
+#: What a URL leads to.
+SERVER, SENTINEL, CLUSTER = "server", "sentinel", "cluster"
 
 #: In an embedded server's folder: its socket, the lock its keeper holds, and, where the socket's
 #: own path is longer than a socket address may be, a file with a shorter path to it.
@@ -212,6 +214,7 @@ class Config:
     pid_file: str | None = None
     unknown_after: float = 900.0
     submit_timeout: float = 5.0
+    codec: str | None = None
     payload_limit: int = 1_048_576
     result_limit: int = 1_048_576
     keep_records_days: float = 7.0
@@ -293,6 +296,14 @@ def _words(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         raise ValueError
     return tuple(value)
+
+
+def _codec(value: Any) -> str:
+    text = _text(value)
+    kind, _, file = text.partition(":")
+    if kind not in ("sign", "encrypt") or not file:
+        raise ValueError
+    return text
 
 
 def _one_of(choices: tuple[str, ...], parse: Parser = _text) -> Parser:
@@ -478,6 +489,8 @@ SETTINGS: tuple[Setting, ...] = (
             "when a task whose name no child knows is given up", "SECONDS"),
     Setting("submit_timeout", _seconds(0, above=True), _POSITIVE,
             "how long a submit may take before it fails", "SECONDS"),
+    Setting("codec", _codec, "sign:FILE or encrypt:FILE",
+            "sign, or encrypt, what tasks carry, with the keys in FILE, one a line", "KIND:FILE"),
     Setting("payload_limit", _whole(1), _ONE_UP, "most bytes of a task's arguments", "BYTES"),
     Setting("result_limit", _whole(1), _ONE_UP, "most bytes of a task's result", "BYTES"),
     Setting("keep_records_days", _seconds(0), "a number of days, 0 or more",
@@ -889,6 +902,12 @@ def _url_fault(scheme: str, rest: str) -> str | None:
     if kind == "cluster" and database.strip("/0"):
         return "a Cluster has database 0 alone"
     return None
+
+
+def kind_of(url: str) -> str:
+    """SERVER, SENTINEL or CLUSTER: what a URL leads to, by its scheme alone."""
+    kind = url.partition("://")[0].partition("+")[2]
+    return kind if kind in (SENTINEL, CLUSTER) else SERVER
 
 
 def hide_password(url: str) -> str:

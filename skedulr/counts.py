@@ -92,7 +92,7 @@ def look(wire: Asker, namespace: str, priority: int = 0) -> Overview:
     for node in nodes:
         # Not what a node wrote of itself: one that died would lead on in its record.
         node["leader"] = node.get("id") == leader
-    served = _served(nodes)
+    served = _served(nodes, manual)
     known = sorted({name.decode() for name in names} | set(served))
     keys = [PoolKeys(namespace, name) for name in known]
     asked = [_questions(k, now_s, priority) for k in keys]
@@ -125,13 +125,17 @@ def nodes_of(records: Sequence[bytes], now_s: float) -> list[dict[str, Any]]:
     return sorted(nodes, key=lambda node: (node.get("started_at") or 0, str(node.get("id"))))
 
 
-def _served(nodes: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """Pool name to the children that serve it, on nodes that are alive."""
+def _served(
+    nodes: Sequence[Mapping[str, Any]], manual: set[str]
+) -> dict[str, list[Mapping[str, Any]]]:
+    """Pool name to the children that serve it, on nodes that are alive; ``span``: the workers each
+    may have, which is what an operator set, where one did."""
     served: dict[str, list[Mapping[str, Any]]] = {}
     for node in nodes:
         if not node["silent"]:
             spans = {
                 pool["name"]: (pool["min"], pool["max"]) for pool in node.get("pools") or []
+                if pool["name"] not in manual
             }
             for child in node["children"]:
                 workers = int(child.get("workers") or 0)

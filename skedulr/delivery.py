@@ -4,6 +4,7 @@ A script touches one pool, so an edge is made and told in steps, each of them sa
 
 1. submit.lua stores the child, what it waits for, and "to be tied" in its own outbox.
 2. attach.lua, in the parent's pool, keeps the edge there and says whether the parent has ended.
+   A map step's tasks are made first, by whoever is about to tie it to them (see spreading.py).
 3. Whatever ends a parent that has edges notes that in its own outbox, in the same script.
 4. resolve.lua, in the child's pool, counts the edge once: the child goes into the queue, waits on,
    or is skipped, which is an end and goes on with 3.
@@ -17,15 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from . import message
+from . import message, spreading
 from .dependencies import Waits, read_waits
 from .errors import PayloadError
-from .keys import PoolKeys, split_id
-from .store import BATCH, ENDED, MISSING, PENDING, Store
+from .keys import PoolKeys, SpaceKeys, split_id
+from .spreading import round_of
+from .store import BATCH, DUPLICATE, ENDED, MISSING, PENDING, Store, Submission
 from .wire import Wire
 
 #: A workflow whose steps are not all stored after this long is dropped, ms.
 UNFINISHED_MS = 60_000
+#: Tasks are made in calls of so many bytes, or not much more.
+MOST_CALL_BYTES = 4_194_304
 #: Records read at once: they may be large.
 _RECORDS = 50
 #: Items of the outbox taken at once.
@@ -50,15 +54,42 @@ class Edge(NamedTuple):
     round: int
 
     @classmethod
-    def read(cls, text: str) -> Edge:
-        """From ``"<pool>/<uid>,<place>,<round>"``."""
-        id, place, round = text.split(",")
-        pool, _, uid = id.partition("/")
-        return cls(pool, uid, int(place), int(round))
+    def read(cls, text: str, parent: str) -> Edge:
+        """From what ``text`` makes of it."""
+        child, *numbers = text.split(",")
+        place, round = ([int(one) for one in numbers] + [1, 0][len(numbers):])
+        pool, _, uid = parent.partition("/")
+        if "/" in child:
+            pool, _, uid = child.partition("/")
+        elif child == "^":
+            uid = uid.rpartition(".")[0]
+        elif child.startswith("~"):
+            uid = uid.rpartition(".")[0] + "." + child[1:]
+        else:
+            uid = child
+        return cls(pool, uid, place, round)
 
-    def text(self) -> str:
-        """As attach.lua keeps it."""
-        return f"{self.pool}/{self.uid},{self.place},{self.round}"
+    def text(self, parent: str) -> str:
+        """As attach.lua keeps it with ``parent``: ``"<pool>/<uid>,<place>,<round>"``, or shorter.
+
+        Without the pool where it is the parent's; of a step ("<workflow>.<number>") of the same
+        workflow "~" and its number; "^" for the map step that made the parent ("<map step>.<n>").
+        Without the round where it is 0, and without the place where that is 1 then. There are as
+        many edges as there are tasks in a workflow, and Redis keeps all of them in memory.
+        """
+        pool, _, uid = parent.partition("/")
+        before = uid.rpartition(".")[0]
+        if pool != self.pool:
+            child = f"{self.pool}/{self.uid}"
+        elif before and self.uid == before:
+            child = "^"
+        elif before and self.uid.rpartition(".")[0] == before:
+            child = "~" + self.uid[len(before) + 1:]
+        else:
+            child = self.uid
+        if self.round:
+            return f"{child},{self.place},{self.round}"
+        return child if self.place == 1 else f"{child},{self.place}"
 
 
 class Child(NamedTuple):
@@ -130,7 +161,7 @@ class Delivery:
         for pool, theirs in by_pool.items():
             for part in _parts(theirs, BATCH):
                 letters = self._store(pool).attach(self._wire, [
-                    (split_id(parent)[1], edge.text(), MISSING if missing else "")
+                    (split_id(parent)[1], edge.text(parent), MISSING if missing else "")
                     for parent, edge, missing in part
                 ])
                 yield from zip(part, letters, strict=True)
@@ -198,7 +229,7 @@ class Delivery:
         for item, held in items:
             letter, uid = chr(item[0]), item[2:].decode()
             if letter == "a":
-                child, finished = self._child(pool, uid, held, now_ms)
+                child, finished = self._child(pool, uid, held, now_ms, news)
                 if child is not None:
                     children.append(child)
                 if not finished:
@@ -220,7 +251,7 @@ class Delivery:
         return len(items), len(done)
 
     def _child(
-        self, pool: str, uid: str, body: bytes, now_ms: int
+        self, pool: str, uid: str, body: bytes, now_ms: int, news: _News
     ) -> tuple[Child | None, bool]:
         """What there is to tie of a child, and whether its item is done with that."""
         try:
@@ -232,8 +263,82 @@ class Delivery:
                 return None, False
             self.drop(f"{pool}/{uid}", journal)
             return None, True
+        if spreading.spread_of(journal) is not None:
+            self._make(pool, uid, journal, news)
+            return None, True
         waits = read_waits(journal.extras)
-        return None if waits is None else Child(pool, uid, _round(journal), waits), True
+        return None if waits is None else Child(pool, uid, round_of(journal), waits), True
+
+    # Making
+
+    def _make(self, pool: str, uid: str, journal: message.Journal, news: _News) -> None:
+        """Make the tasks of a map step and tie it to them, a chunk after the other. Those that are
+        there already are left as they are."""
+        round = round_of(journal)
+
+        def never(reason: str) -> None:
+            news.add(Edge(pool, uid, 0, round), _skipped(reason))
+
+        source, count = spreading.source_of(journal), spreading.spread_of(journal)
+        items = self._list_in(source)
+        if items is None or len(items) != count:
+            never(f"the result of {source}, which it goes over, is gone")
+            return
+        made = 0
+        for batch in _by_size(spreading.children(uid, journal, items)):
+            if self._given_up(pool, uid):
+                # It was cancelled, and whoever did that saw only what was made by then.
+                self._cancel_children(pool, uid, made)
+                return
+            verdicts, _ = self._store(pool).submit(self._wire, batch)
+            if (odd := verdicts.find(DUPLICATE)) >= 0:
+                never(f"{pool}/{batch[odd].uid} is another task already: what it goes over has "
+                      "changed since; submit the workflow anew")
+                return
+            edges = [
+                (f"{pool}/{one.uid}", Edge(pool, uid, at, round), False)
+                for at, one in enumerate(batch, made + 1)
+            ]
+            for parent, edge, _ in self._tie_all(edges, news):
+                news.add(edge._replace(place=0), _skipped(f"no task {parent} is known"))
+            made += len(batch)
+        if self._given_up(pool, uid):
+            self._cancel_children(pool, uid, made)
+
+    def _list_in(self, source: str) -> list[Any] | None:
+        """The result of a task, where that is a list."""
+        for _, record in self._records([source]):
+            home = None if record is None else message.moved_to(record)
+            if home is not None:
+                return self._list_in(home)
+            try:
+                last = message.read_journal(record or b"").entries[-1:]
+            except PayloadError:
+                return None
+            if last and last[0].kind == message.SUCCEEDED and isinstance(last[0].value, list):
+                return last[0].value
+        return None
+
+    def _given_up(self, pool: str, uid: str) -> bool:
+        """Whether a map step was cancelled or removed. One that is skipped already, because a task
+        of it failed, may be opened again, and the others run as they do beside any join."""
+        keys = self._store(pool).keys
+        if self._wire.call("HEXISTS", keys.waiting, uid):
+            return False
+        for _, record in self._records([f"{pool}/{uid}"]):
+            if record is None:
+                return not self._wire.call("HEXISTS", keys.tasks, uid)
+            try:
+                return message.read_journal(record).end_state == "cancelled"
+            except PayloadError:
+                return False
+        return False
+
+    def _cancel_children(self, pool: str, uid: str, made: int) -> None:
+        entry = message.entry(message.CANCELLED, "", 0, 0, "cancelled before it started")
+        channel = SpaceKeys(self._namespace).control
+        for at in range(made):
+            self._store(pool).cancel(self._wire, f"{uid}.{at}", entry, channel)
 
     def drop(self, id: str, journal: message.Journal) -> bool:
         """Remove a workflow whose steps were not all stored; False where it has begun."""
@@ -268,25 +373,41 @@ class Delivery:
         for edge in self._edges(pool, uid, first):
             by_pool.setdefault(edge.pool, set()).add(f"{edge.pool}/{edge.uid}")
         for where, ids in by_pool.items():
-            batch = []
-            for id, record in self._records(sorted(ids)):
-                text = None if record is None else _waiting_again(record)
-                if record is not None and text is not None:
-                    batch.append((split_id(id)[1], len(record), text, _AGAIN))
-            for part in _parts(batch, BATCH):
-                if self._store(where).reopen(self._wire, part):
-                    self.told.add(where)
+            self._open_again(where, sorted(ids), ("skipped",))
+
+    def open_again(self, ids: Iterable[str]) -> int:
+        """Have tasks that were cancelled or skipped wait again for what they waited for; how many
+        do."""
+        by_pool: dict[str, list[str]] = {}
+        for id in ids:
+            by_pool.setdefault(split_id(id)[0], []).append(id)
+        states = ("skipped", "cancelled")
+        return sum(self._open_again(pool, theirs, states) for pool, theirs in by_pool.items())
+
+    def _open_again(self, pool: str, ids: Sequence[str], states: tuple[str, ...]) -> int:
+        batch: list[tuple[str, int, str, bytes]] = []
+        count = 0
+        for id, record in self._records(ids):
+            text = None if record is None else _waiting_again(id, record, states)
+            if record is not None and text is not None:
+                batch.append((split_id(id)[1], len(record), text, _AGAIN))
+        for part in _parts(batch, BATCH):
+            if opened := self._store(pool).reopen(self._wire, part):
+                count += opened
+                self.told.add(pool)
+        return count
 
     # Looking
 
     def _edges(self, pool: str, uid: str, first: bytes) -> Iterator[Edge]:
         if not first:
             return
+        parent = f"{pool}/{uid}"
         head, *texts = first.decode().split(" ")
-        yield from map(Edge.read, texts)
+        yield from (Edge.read(text, parent) for text in texts)
         for page in range(1, int(head.partition(",")[0]) + 1):
             more = self._wire.call("HGET", self._store(pool).keys.edges, f"{uid},{page}") or b""
-            yield from map(Edge.read, more.decode().split())
+            yield from (Edge.read(text, parent) for text in more.decode().split())
 
     def _records(self, ids: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         by_pool: dict[str, list[str]] = {}
@@ -366,21 +487,31 @@ def _outcome(parent: str, record: bytes) -> bytes | None:
     return None if state == "succeeded" else _skipped(f"{parent} is {state}")
 
 
-def _round(journal: message.Journal) -> int:
-    return sum(entry.kind == message.RESUBMITTED for entry in journal.entries)
-
-
-def _waiting_again(record: bytes) -> str | None:
-    """What ``waiting`` holds of a skipped task that is opened again; None for any other."""
+def _waiting_again(id: str, record: bytes, states: tuple[str, ...]) -> str | None:
+    """What ``waiting`` is to hold of a task that is opened again; None for one that ended
+    otherwise, or waited for nothing."""
     try:
         journal = message.read_journal(record)
     except PayloadError:
         return None
-    waits = read_waits(journal.extras)
-    if waits is None or journal.end_state != "skipped":
+    waits = spreading.waits_now(id, journal)
+    if waits is None or journal.end_state not in states:
         return None
-    priority = str(journal.extras.get("placing", "0")).partition(" ")[0]
-    return f"{_round(journal) + 1} {priority} - - {waits.letters}"
+    return spreading.waiting_text(journal, waits.letters)
+
+
+def _by_size(tasks: Iterable[Submission]) -> Iterator[list[Submission]]:
+    """In batches that one call takes."""
+    batch: list[Submission] = []
+    size = 0
+    for one in tasks:
+        batch.append(one)
+        size += len(one.envelope)
+        if len(batch) == BATCH or size >= MOST_CALL_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _parts(items: Sequence[Any], size: int) -> Iterator[Any]:

@@ -75,9 +75,11 @@ def waits_of(own: Mapping[str, Any], pool: str, uid: str) -> Waits | None:
     return waits
 
 
-def extras_of(waits: Waits) -> dict[str, Any]:
-    """As the envelope carries it."""
-    extras: dict[str, Any] = {"parents": list(waits.parents), "letters": waits.letters}
+def extras_of(waits: Waits, workflow: str | None = None) -> dict[str, Any]:
+    """As the envelope carries it: steps of the same workflow by their numbers."""
+    extras: dict[str, Any] = {
+        "parents": [short_id(one, workflow) for one in waits.parents], "letters": waits.letters
+    }
     if waits.missing:
         extras["missing"] = True
     if waits.held:
@@ -89,6 +91,27 @@ def read_waits(extras: Mapping[str, Any]) -> Waits | None:
     """From an envelope's extras; None where the task waits for nothing."""
     if "parents" not in extras:
         return None
+    workflow = extras.get("workflow")
     return Waits(
-        tuple(extras["parents"]), extras["letters"], "missing" in extras, "held" in extras
+        tuple(full_id(one, workflow) for one in extras["parents"]), extras["letters"],
+        "missing" in extras, "held" in extras,
     )
+
+
+def short_id(id: str, workflow: str | None) -> str | int:
+    """The id of a step of ``workflow`` that lies in the pool of that, as its number; -1 for the
+    workflow itself; any other id as it is."""
+    if workflow is None or not id.startswith(workflow):
+        return id
+    if id == workflow:
+        return -1
+    number = id[len(workflow) + 1:]
+    plain = id[len(workflow)] == "." and number.isdecimal() and number == str(int(number))
+    return int(number) if plain else id
+
+
+def full_id(short: str | int, workflow: str | None) -> str:
+    """What ``short_id`` was given."""
+    if isinstance(short, str):
+        return short
+    return str(workflow) if short == -1 else f"{workflow}.{short}"

@@ -80,7 +80,7 @@ FURTHEST_LEASE_MS = 86_400_000
 #: (Cancelling a task lets its lock go at once; the sweep takes the entry when its time has come.)
 WINDOW_LEFT_MS = 300_000
 
-_HEADER = re.compile(rb"-?\d+ \d+ \d+ \d+ \S+( \d+)?")
+_HEADER = re.compile(rb"-?\d+ \d+ \d+(\+\d+)? \d+ \S+( \d+( \S+)?)?")
 _CLAIM = re.compile(rb"(\S+) \d+ \d+( s)?")
 _LOCK = re.compile(rb"(\S+) (\d+)")
 _PLAN = re.compile(rb"\S+ \S+ \S+ \d \d+ \d+ \S+")

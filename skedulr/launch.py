@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from . import __version__, config, logs
 from .client import Client, ClientConfig
+from .codecs import codec_of
 from .embedded import EmbeddedServer
 from .errors import ConfigError
 from .keys import PoolKeys
@@ -27,7 +30,7 @@ from .transports import settle
 from .ui.app import make_app
 from .ui.security import read_users
 from .ui.server import UiServer
-from .wire import Refused, Wire, WireError
+from .wire import Barred, Refused, Wire, WireError
 
 log = logging.getLogger("skedulr.master")
 
@@ -56,6 +59,7 @@ def run(arguments: list[str]) -> int:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
     logs.set_up(settings.log_level, as_json=settings.log_json)
+    _warn_of_passwords(settings)
     server: EmbeddedServer | None = None
     pid_file = PidFile(settings.pid_file) if settings.pid_file else None
     try:
@@ -79,16 +83,10 @@ def run(arguments: list[str]) -> int:
 
 def _refuse_what_is_missing(settings: config.Config) -> None:
     """A setting that is taken and does nothing would be a promise not kept."""
-    for pool in settings.pools:
-        if pool.tuned:
-            raise ConfigError(
-                f"pool {pool}: workers cannot be tuned automatically yet; "
-                f"give one number, as in {pool.name}={pool.minimum}"
-            )
     if settings.preload and settings.reload:
         raise ConfigError("--preload loads code once, --reload again and again: give one")
     defaults = config.Config()
-    for name in ("target_wait", "wait_replicas", "metrics_auth"):
+    for name in ("metrics_auth",):
         if getattr(settings, name) != getattr(defaults, name):
             source = settings.sources.get(name, name)
             raise ConfigError(f"{source}: {name} has no effect yet; leave it out")
@@ -118,6 +116,18 @@ def _settings(arguments: list[str]) -> config.Config:
     return config.load(flags, {}, os.environ, Path.cwd(), Path(file) if file else None)
 
 
+def _warn_of_passwords(settings: config.Config) -> None:
+    """A flag's value is seen by everyone who may list the machine's processes."""
+    told = "; an environment variable or a file does not: %s"
+    url = settings.redis or ""
+    if settings.sources.get("redis") == "flag --redis" and config.hide_password(url) != url:
+        log.warning("--redis shows its password to whoever lists processes" + told,
+                    "SKEDULR_REDIS_URL, SKEDULR_REDIS_URL_FILE")
+    if settings.sources.get("ui_auth") == "flag --ui-auth":
+        log.warning("--ui-auth shows its password to whoever lists processes" + told,
+                    "SKEDULR_UI_AUTH, --ui-auth-file")
+
+
 def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:
     """The server's address, and the embedded server if this master started or joined one."""
     if settings.embedded:
@@ -129,22 +139,32 @@ def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:
         _warn_of(address.url)
         return address.url, None
     if not address.explicit:
+        if isinstance(problem, Barred):
+            # One answers, so there is no need of another; but this one is not for us.
+            raise ConfigError(
+                f"Redis at {address} does not let us in: {problem}; "
+                "give --redis with user and password, or --embedded"
+            )
         return _start_embedded(settings, f"no server answers at {address.url}")
-    log.warning(
-        "Redis at %s (%s) does not answer: %s; waiting for it",
-        config.hide_password(address.url), address.how, problem,
-    )
+    if isinstance(problem, Barred):
+        log.error(
+            "Redis at %s does not let us in: %s; trying again until it does", address, problem
+        )
+    else:
+        log.warning("Redis at %s does not answer: %s; waiting for it", address, problem)
     return address.url, None
 
 
-def _problem_with(url: str) -> str | None:
+def _problem_with(url: str) -> WireError | None:
     wire = Wire(url, name="skedulr:start", timeout_s=2)
     try:
         wire.call("PING")
     except Refused:
         return None
     except WireError as error:
-        return str(error)
+        return error
+    except ResponseError:
+        return None  # it answers; what this user lacks will be said where it is needed
     finally:
         wire.close()
     return None
@@ -241,6 +261,7 @@ def _ui_server(settings: config.Config, url: str, master: Master) -> UiServer | 
     client = Client(ClientConfig(
         url=url, namespace=settings.namespace, submit_timeout_s=settings.submit_timeout,
         payload_limit=settings.payload_limit, capacity=settings.capacity or 0, name="ui",
+        wait_replicas=settings.wait_replicas, codec=codec_of(settings.codec),
     ))
     app = make_app(
         client, prefix=settings.ui_prefix, auth=users or None, read_only=settings.ui_read_only,

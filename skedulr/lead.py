@@ -138,11 +138,13 @@ class LeadStore:
 
     def notice(
         self, wire: Runner, number: int, notes: Sequence[tuple[str, str]]
-    ) -> list[str | None]:
+    ) -> list[str | None] | None:
         """For each (what, new value): the value before, where this process is the first to note
-        it, so that it is the one to say so; else None."""
+        it, so that it is the one to say so; else None. None alone: what it heard is old."""
         flat = [part for note in notes for part in note]
         _, *before = self._run(wire, "notice", [number, round(NOTICED_S * 1000), *flat])
+        if len(before) < len(notes):
+            return None
         return [None if one == 0 else one.decode() for one in before]
 
     def _run(self, wire: Runner, name: str, args: list[Any]) -> Any:

@@ -222,7 +222,7 @@ class _Reader:
         selection, journal = self.selection, facts.record or facts.body
         if journal is None:
             return None
-        if selection.name and not journal.startswith(message.name_part(selection.name)):
+        if selection.name and not message.is_named(journal, selection.name):
             return None
         terms = _terms(selection.query)
         held = journal.lower() + b"\0" + facts.uid.lower().encode() + (facts.claim or b"")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict
 
-from .dependencies import check_parents
+from .dependencies import check_parents, short_id
 from .errors import ConfigError, nearest
 from .keys import UID, check_name
 from .retries import RetryStrategy, to_wire
@@ -70,7 +70,9 @@ def extras_of(given: Mapping[str, Any]) -> dict[str, Any]:
     if "_workflow" in given:
         extras["workflow"] = given["_workflow"]
         if given.get("_fill"):
-            extras["fill"] = given["_fill"]
+            extras["fill"] = [[at, short_id(id, given["_workflow"])] for at, id in given["_fill"]]
+        if "_part" in given:
+            extras["part"] = given["_part"]
     if "retry" in given:
         extras["retry"] = to_wire(given["retry"])
         if extras["retry"] is None:

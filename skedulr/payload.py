@@ -24,7 +24,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from functools import partial
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -47,10 +47,20 @@ GIVE_UP = 4
 
 # Extension codes. They are in stored tasks: add, never renumber. msgpack's own -1 (timestamp) is
 # not written, but read as the aware datetime in UTC that it is, for producers in other languages.
-DATETIME, DATE, TIME, TIMEDELTA, DECIMAL, UUID_, SET, FROZENSET = range(1, 9)
+DATETIME, DATE, TIME, TIMEDELTA, DECIMAL, UUID_, SET, FROZENSET, SEALED = range(1, 10)
 
 #: A packer keeps its buffer; one that grew beyond this is not kept.
 _KEEP_BYTES = 65_536
+
+
+class NewerRelease(PayloadError):
+    """What is stored was written by a later release, in a form that this one does not know."""
+
+
+class Sealed(NamedTuple):
+    """What a codec made of a value (see codecs.py); only that codec opens it."""
+
+    data: bytes
 
 
 class _Odd(Exception):
@@ -124,6 +134,12 @@ def decode_stream(data: bytes) -> list[Any]:
             f"stored values can not be read: the last {len(data) - end:,} bytes are no whole one"
         )
     return values
+
+
+def encode_sealed(data: bytes) -> bytes:
+    """What a codec made, as a value of its own."""
+    packed: bytes = msgpack.packb(msgpack.ExtType(SEALED, data))
+    return packed
 
 
 def canonical(value: Any, limit: int = LIMIT_BYTES, where: str = "args") -> bytes:
@@ -305,13 +321,15 @@ def _revive(sets: int, code: int, data: bytes) -> Any:
         return Decimal(data.decode())
     if code == UUID_:
         return UUID(bytes=data)
+    if code == SEALED:
+        return Sealed(data)
     if code in (SET, FROZENSET):
         if sets + 1 == len(_REVIVE):
             raise PayloadError(f"sets are nested more than {sets} deep")
         # A list can not have been in a set, so every array here was a tuple.
         members = msgpack.unpackb(data, ext_hook=_REVIVE[sets + 1], timestamp=3, use_list=False)
         return set(members) if code == SET else frozenset(members)
-    raise PayloadError(f"extension type {code} is not known: written by a newer Skedulr?")
+    raise NewerRelease(f"extension type {code} is not known: written by a newer Skedulr?")
 
 
 #: The hook for a value inside of so many sets.
@@ -320,7 +338,8 @@ _REVIVE = [partial(_revive, sets) for sets in range(MAX_DEPTH // SET_DEPTH + 1)]
 
 def _unreadable(error: Exception) -> PayloadError:
     why = str(error) or type(error).__name__
-    return PayloadError(f"a stored value can not be read: {why}")
+    kind = NewerRelease if isinstance(error, NewerRelease) else PayloadError
+    return kind(f"a stored value can not be read: {why}")
 
 
 # --- the slow pass: where is it, what is it, what to do -------------------------------------------

@@ -13,9 +13,10 @@ from hashlib import blake2b
 from typing import Any
 
 from . import dependencies, message, options, payload
+from .codecs import Codec
 from .errors import ConfigError
 from .store import Submission
-from .tasks import Call, Task, check_redact
+from .tasks import Call, Task, check_redact, previous
 
 #: Options of the task that travel with every call, because readers need them as well as the worker.
 _ALWAYS = ("expires", "headers", "tags")
@@ -23,8 +24,11 @@ _MODES = {"until_done": "d", "until_start": "s"}
 _ON_DUPLICATE = {"raise": "x", "return": "r", "replace": "p"}
 
 
-def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
-    """The pool and the submission of a call. ``uid`` is used where the call gives no id.
+def prepare(
+    call: Call[Any], uid: str, limit: int, codec: Codec | None = None
+) -> tuple[str, Submission]:
+    """The pool and the submission of a call, sealed by ``codec`` if there is one. ``uid`` is used
+    where the call gives no id.
 
     Raises PayloadError, PayloadTooLarge (over ``limit`` bytes), ConfigError.
     """
@@ -34,19 +38,9 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
     waits = dependencies.waits_of(own, pool, uid) if own else None
     extras: dict[str, Any] = {}
     if not task.plain:
-        extras = {name: value for name in _ALWAYS if (value := task.option(name)) is not None}
-        extras |= options.extras_of(own)
-        key = task.option("key")
-        if key is not None:
-            extras["key"] = format_key(key, call)
-        if task.option("redact"):
-            extras["redact"] = redacted(call, task.option("redact"))
-        if task.unplaced:
-            extras["unplaced"] = True
-        priority, when, lock = _placing(task, call, extras.get("key"))
-        if priority or lock != "-":
-            # A resubmit gives it the same place and the same lock again.
-            extras["placing"] = f"{priority} - {lock}"
+        extras, priority, when, lock = _what_travels(call)
+        if "_map" in own:
+            extras["map"] = _template(*own["_map"])
         if waits is not None:
             if when == "-" and "expires" in extras:
                 when = "+0"  # due when it has waited: it expires from then on
@@ -57,13 +51,51 @@ def prepare(call: Call[Any], uid: str, limit: int) -> tuple[str, Submission]:
             placing = f"{priority} {when} {lock}"
     if waits is None:
         body = message.envelope(task.head, call.args, call.kwargs, extras, limit)
+        if codec is not None:
+            body = message.seal_call(body, codec)
         return pool, Submission(uid, body, placing)
-    extras |= dependencies.extras_of(waits)
+    extras |= dependencies.extras_of(waits, own.get("_workflow"))
     body = message.envelope(
         task.head, call.args, call.kwargs, extras, limit,
         limit + dependencies.BYTES_A_PARENT * len(waits.parents),
     )
+    if codec is not None:
+        body = message.seal_call(body, codec)
     return pool, Submission(uid, body, placing, waits)
+
+
+def _what_travels(call: Call[Any]) -> tuple[dict[str, Any], int, str, str]:
+    """The extras of a call but for what it waits for; and its placing, see ``_placing``."""
+    task = call.task
+    extras = {name: value for name in _ALWAYS if (value := task.option(name)) is not None}
+    extras |= options.extras_of(task.own)
+    key = task.option("key")
+    if key is not None:
+        extras["key"] = format_key(key, call)
+    if task.option("redact"):
+        extras["redact"] = redacted(call, task.option("redact"))
+    if task.unplaced:
+        extras["unplaced"] = True
+    priority, when, lock = _placing(task, call, extras.get("key"))
+    if priority or lock != "-":
+        # A resubmit gives it the same place and the same lock again.
+        extras["placing"] = f"{priority} - {lock}"
+    return extras, priority, when, lock
+
+
+def _template(call: Call[Any], source: str | int) -> dict[str, Any]:
+    """What a map step's envelope says of the tasks that it makes, one for each item of the result
+    of ``source``; see spreading.py. ``previous`` stands where the item goes."""
+    extras, priority, when, lock = _what_travels(call)
+    places: list[int | str] = [at for at, one in enumerate(call.args) if one is previous]
+    places += [name for name, one in call.kwargs.items() if one is previous]
+    plain = priority == 0 and when == lock == "-"
+    return {
+        "source": source, "at": places, "extras": extras,
+        "args": [None if at in places else one for at, one in enumerate(call.args)],
+        "kwargs": {at: None if at in places else one for at, one in call.kwargs.items()},
+        "placing": "" if plain else f"{priority} {when} {lock}",
+    }
 
 
 def format_key(key: str, call: Call[Any]) -> str:

@@ -581,12 +581,21 @@ class Operations:
 def scan(
     wire: Wire, command: str, key: str | bytes | None, count: int = PAGE, *more: Any
 ) -> Iterator[list[bytes]]:
-    """The pages of a SCAN (without a key) or one of its kin. What is there all the while comes at
-    least once."""
+    """The pages of a SCAN (without a key, over all nodes) or one of its kin. What is there all the
+    while comes at least once."""
+    if key is None:
+        for node in wire.every_node():
+            yield from _scan(node, command, (), count, more)
+    else:
+        yield from _scan(wire, command, (key,), count, more)
+
+
+def _scan(
+    wire: Wire, command: str, where: tuple[Any, ...], count: int, more: tuple[Any, ...]
+) -> Iterator[list[bytes]]:
     cursor: Any = 0
     size = PAGE if command in ("SCAN", "SSCAN") else 2 * PAGE
     while True:
-        where = () if key is None else (key,)
         cursor, page = wire.call(command, *where, cursor, *more, "COUNT", count)
         # A small key comes whole, whatever was asked for.
         for at in range(0, len(page), size):

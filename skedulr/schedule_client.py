@@ -63,7 +63,9 @@ class Schedules:
         Raises ConfigError where code declares one of that name, PayloadError for arguments that
         can not travel, StorageUnavailable.
         """
-        pool, definition = define(declared, self._client.config.payload_limit)
+        pool, definition = define(
+            declared, self._client.config.payload_limit, self._client.config.codec
+        )
         facts = self._ask(lambda wire: self._put(wire, pool, definition))
         return self.get(declared.name) if facts is None else Schedule(self, pool, definition, facts)
 
@@ -145,7 +147,7 @@ class Schedules:
         def run(wire: Wire, pool: str, stored: Stored) -> bool:
             definition = read_definition(stored.packed)
             now_ms = _ms(wire.call("TIME"))
-            submission = definition.submission(now_ms, now_ms)
+            submission = definition.submission(now_ms, now_ms, self._client.config.codec)
             verdict = self._store(pool).run_now(wire, definition, submission)
             if verdict == TAKEN:
                 raise DuplicateTask(f"another run of schedule {name!r} holds its unique key")

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgpack
 
-from . import payload
+from . import message, payload
+from .codecs import Codec
 from .cronline import CronLine
 from .errors import PayloadError
 from .prepare import prepare
@@ -56,22 +57,27 @@ class Definition:
         return blake2b(self.packed, digest_size=6).hexdigest()
 
     def call(self) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
-        """The arguments, keyword arguments and options of its runs."""
-        _, _, (args, kwargs), extras = payload.decode(self.envelope)
-        return args, kwargs, extras or {}
+        """The arguments, keyword arguments and options of its runs, as far as they can be read."""
+        journal = message.read_journal(self.envelope)
+        return journal.args, journal.kwargs, journal.extras
 
-    def submission(self, tick_ms: int, due_ms: int) -> Submission:
-        """The task that a tick becomes, due when the tick was fired."""
-        version, name, call, extras = payload.decode(self.envelope)
+    def submission(self, tick_ms: int, due_ms: int, codec: Codec | None = None) -> Submission:
+        """The task that a tick becomes, due when the tick was fired. With a codec, sealed anew:
+        PayloadError where the definition was not."""
+        version, name, call, extras = payload.decode(message.open_call(self.envelope, codec))
         envelope = payload.encode([version, name, call, {**(extras or {}), "tick": tick_ms}])
+        if codec is not None:
+            envelope = message.seal_call(envelope, codec)
         priority, when, unique = self.placing.split(" ") if self.placing else ("0", "-", "-")
         due_ms += int(when[1:]) if when.startswith("+") else 0
         return Submission(f"{self.name}@{tick_ms}", envelope, f"{priority} @{due_ms} {unique}")
 
 
-def define(declared: Declaration, payload_limit: int) -> tuple[str, Definition]:
+def define(
+    declared: Declaration, payload_limit: int, codec: Codec | None = None
+) -> tuple[str, Definition]:
     """The pool and the definition of what a user gave; raises PayloadError, ConfigError."""
-    pool, submission = prepare(declared.call, "", payload_limit)
+    pool, submission = prepare(declared.call, "", payload_limit, codec)
     return pool, Definition(
         declared.name, declared.call.task.name, declared.plan, declared.policy,
         submission.envelope, submission.options,

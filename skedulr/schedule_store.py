@@ -56,12 +56,14 @@ class Due(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What is due now, and when the first tick that is not yet will be."""
+    """What is due now, and when the first tick that is not yet will be. ``unreadable`` names what
+    is due and has no state that can be read: it stays so, until the doctor removes it."""
 
     now_ms: int
     paused: bool
     next_due_ms: int | None
     due: list[Due]
+    unreadable: tuple[str, ...] = ()
 
 
 class Stored(NamedTuple):
@@ -96,11 +98,15 @@ class ScheduleStore:
     def look(self, wire: Runner, offset: int = 0, limit: int = MOST_DUE) -> Look:
         """A page of what is due."""
         now_ms, paused, ahead_ms, *rows = self._run(wire, "schedule_due", offset, limit)
-        due = [
-            Due(rows[i].decode(), rows[i + 1], read_state(rows[i + 2]))
-            for i in range(0, len(rows), 3) if rows[i + 2]
-        ]
-        return Look(now_ms, bool(paused), None if ahead_ms < 0 else ahead_ms, due)
+        due, unreadable = [], []
+        for raw, tick_ms, text in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
+            found = _read(raw, text)
+            if found is None:
+                unreadable.append(raw.decode("utf-8", "backslashreplace"))
+            else:
+                due.append(Due(found[0], tick_ms, found[1]))
+        next_due_ms = None if ahead_ms < 0 else ahead_ms
+        return Look(now_ms, bool(paused), next_due_ms, due, tuple(unreadable))
 
     def fire(
         self, wire: Runner, firings: Iterable[Firing], entry: bytes, again: str = ""
@@ -178,7 +184,8 @@ class ScheduleStore:
     # Reading
 
     def get(self, wire: Runner, names: Sequence[str]) -> list[Stored | None]:
-        """Schedules as they are stored, in order; up to MOST_DUE."""
+        """Schedules as they are stored, in order; up to MOST_DUE. None for one that is not there,
+        or whose state can not be read."""
         if not names:
             return []
         k = self.keys
@@ -188,10 +195,12 @@ class ScheduleStore:
         times = wire.call("ZMSCORE", k.ticks, *names)
         return [
             None if packed is None or state is None else Stored(
-                packed, read_state(state), (why or b"").decode(),
+                packed, state[1], (why or b"").decode("utf-8", "replace"),
                 None if fires is None else int(float(fires)),
             )
-            for packed, state, why, fires in zip(definitions, states, reasons, times, strict=True)
+            for packed, state, why, fires in zip(
+                definitions, (_read(b"", text) for text in states), reasons, times, strict=True
+            )
         ]
 
     def definitions(self, wire: Runner, names: Sequence[str]) -> list[bytes | None]:
@@ -208,11 +217,19 @@ class ScheduleStore:
         )
 
     def scan(self, wire: Runner, cursor: int) -> tuple[int, list[tuple[str, State]]]:
-        """A part of all states, and where to go on (0: that was all)."""
+        """A part of all states that can be read, and where to go on (0: that was all)."""
         follow, flat = wire.call("HSCAN", self.keys.planned, cursor, "COUNT", MOST_DUE)
-        return int(follow), [
-            (flat[i].decode(), read_state(flat[i + 1])) for i in range(0, len(flat), 2)
-        ]
+        found = (_read(*pair) for pair in zip(flat[::2], flat[1::2], strict=True))
+        return int(follow), [one for one in found if one is not None]
+
+
+def _read(name: bytes, text: bytes | None) -> tuple[str, State] | None:
+    """A schedule's name and its state; None where one of them can not be read, which must not keep
+    the others from ticking."""
+    try:
+        return None if not text else (name.decode(), read_state(text))
+    except ValueError:
+        return None
 
 
 def place(definition: Definition, now_ms: int, anchor_ms: int | None = None) -> Placed:

@@ -11,6 +11,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from .addresses import CLUSTER, kind_of
 from .errors import ConfigError
 from .wire import Wire
 
@@ -21,9 +22,22 @@ OLDEST = (7, 0)
 def check_server(wire: Wire) -> list[str]:
     """Why tasks may be lost on this server, a line each; empty for a sound one.
 
-    Raises ConfigError for a server that is too old, and the errors of a wire.
+    Raises ConfigError for a server that is too old, or a node of a Cluster that was given as if it
+    were alone; and the errors of a wire.
     """
-    _check_version(_info(wire, "server"))
+    alone = kind_of(wire.url) != CLUSTER
+    return list(dict.fromkeys(
+        warning for node in wire.every_node() for warning in _check(node, alone=alone)
+    ))
+
+
+def _check(wire: Wire, *, alone: bool) -> list[str]:
+    server = _info(wire, "server")
+    _check_version(server)
+    if alone and "cluster" in (server.get("redis_mode"), server.get("server_mode")):
+        raise ConfigError(
+            "this server is part of a Cluster: write its address as redis+cluster://HOST,HOST"
+        )
     found = []
     memory, persistence = _info(wire, "memory"), _info(wire, "persistence")
     policy = memory.get("maxmemory_policy", "noeviction")

@@ -1,7 +1,9 @@
-"""Sizes of pools as operators set them while nodes run: ``scale_pool`` and its reset.
+"""Sizes of pools as operators set them while nodes run: ``scale_pool`` and its reset; and which
+nodes are to claim nothing, whatever their pools' sizes are.
 
 One hash holds them all, so that a node reads them in one step. A size is a number of workers per
-process; it wins over ``--pools`` and tuning until it is reset. The field ``#`` counts changes.
+process; it wins over ``--pools`` and tuning until it is reset. The field ``#`` counts changes, and
+``@<node>`` is there for a node that is drained.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from .wire import Runner
 
 #: The field that counts changes; no pool can be called so.
 VERSION = "#"
+#: What the field of a drained node begins with; nor can one begin like this.
+_NODE = b"@"
 
 
 class Size(NamedTuple):
@@ -33,24 +37,52 @@ def check_workers(workers: Any) -> int:
     return workers
 
 
+class Look(NamedTuple):
+    """How often sizes were changed by now, every size that is set, by pool, the drained nodes."""
+
+    version: int
+    sizes: dict[str, Size]
+    drained: frozenset[str]
+
+
 def read(wire: Runner, space: SpaceKeys) -> dict[str, Size]:
     """Every size that is set, by pool."""
-    return look(wire, space)[1]
+    return look(wire, space).sizes
 
 
-def look(wire: Runner, space: SpaceKeys) -> tuple[int, dict[str, Size]]:
-    """How often sizes were changed by now, and every size that is set, by pool."""
+def look(wire: Runner, space: SpaceKeys) -> Look:
+    """All that is stored."""
     flat = wire.call("HGETALL", space.sizes)
     if isinstance(flat, dict):
         flat = [part for pair in flat.items() for part in pair]
-    version, sizes = 0, {}
+    version, sizes, drained = 0, {}, set()
     for name, text in zip(flat[::2], flat[1::2], strict=True):
         words = text.decode().split()
         if name.decode() == VERSION:
             version = int(text)
+        elif name.startswith(_NODE):
+            drained.add(name.decode().removeprefix(_NODE.decode()))
         elif words and words[0].isdecimal():
             sizes[name.decode()] = Size(min(int(words[0]), MAX_WORKERS), "created" in words)
-    return version, sizes
+    return Look(version, sizes, frozenset(drained))
+
+
+def drain(wire: Runner, space: SpaceKeys, node: str, drained: bool) -> bool:
+    """Have a node claim nothing, or claim again; False where that was so already. Nodes that are
+    gone are forgotten."""
+    gone = look(wire, space).drained - {
+        name.decode() for name in wire.call("HKEYS", space.nodes)
+    }
+    if gone:
+        wire.call("HDEL", space.sizes, *(_NODE + one.encode() for one in gone))
+    field = _NODE + node.encode()
+    if drained:
+        changed = bool(wire.call("HSETNX", space.sizes, field, "drained"))
+    else:
+        changed = bool(wire.call("HDEL", space.sizes, field))
+    if changed:
+        _tell(wire, space, "*")
+    return changed
 
 
 def write(

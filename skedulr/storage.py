@@ -56,7 +56,7 @@ PENDING, ENDED, MISSING = "p", "e", "m"
 TAKEN_MS = 5000
 
 #: Kinds of an end, as scripts know them.
-END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED = "s", "d", "c", "e"
+END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED, END_SKIPPED = "s", "d", "c", "e", "k"
 
 
 class Submission(NamedTuple):
@@ -90,7 +90,8 @@ class Judgement:
 
     A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the
     journal entries for the two. With ``suspecting``, what was started is suspect where nobody is
-    named.
+    named. With ``loss`` nothing shows that a task was at fault: losses are counted apart, up to
+    ``limit`` of them.
     """
 
     culprit: bytes
@@ -98,6 +99,7 @@ class Judgement:
     back: bytes
     death: bytes
     suspecting: bool = True
+    loss: bool = False
     #: What the culprit's task is called, for the statistics; "" where that is not known.
     name: str = ""
 
@@ -123,6 +125,16 @@ class Relocation(NamedTuple):
     envelope: bytes
     options: str
     cancelled: bool
+
+
+class Suspension(NamedTuple):
+    """A claimed task that is to wait for others: its journal entry, and what waiting is to hold of
+    it (see hold_back.lua)."""
+
+    uid: bytes
+    token: bytes
+    entry: bytes
+    text: str
 
 
 class Failure(NamedTuple):
@@ -346,6 +358,10 @@ class Storage(Protocol):
     def moved(self, lane: Lane, batch: Iterable[tuple[bytes, bytes, bytes]]) -> str:
         """End claimed tasks that were stored in other pools: uid, token, entry; letters as of
         ``retry``."""
+        ...
+
+    def suspend(self, lane: Lane, batch: Iterable[Suspension]) -> str:
+        """Have claimed tasks wait for others, no attempt counted; letters as of ``retry``."""
         ...
 
     def progress(self, wire: Runner, batch: Iterable[tuple[bytes, bytes, bytes]]) -> str:

@@ -23,6 +23,7 @@ from .storage import (
     END_CANCELLED,
     END_DEAD,
     END_EXPIRED,
+    END_SKIPPED,
     END_SUCCEEDED,
     ENDED,
     FULL,
@@ -48,6 +49,7 @@ from .storage import (
     Sleeper,
     Standing,
     Submission,
+    Suspension,
     Trimmed,
 )
 from .wire import Runner, Wire
@@ -55,10 +57,11 @@ from .wire import Runner, Wire
 #: Whoever knows the store finds the values of the contract here as well.
 __all__ = [
     "ALREADY", "BATCH", "CANCEL_MEANWHILE", "DUPLICATE", "ENDED", "END_CANCELLED", "END_DEAD",
-    "END_EXPIRED", "END_SUCCEEDED", "FULL", "KEPT", "LOST", "MISSING", "PENDING", "PRIORITY",
+    "END_EXPIRED", "END_SKIPPED", "END_SUCCEEDED", "FULL", "KEPT", "LOST", "MISSING",
+    "PENDING", "PRIORITY",
     "STORED", "TAKEN", "TAKEN_MS", "UNKNOWN", "Claims", "Deferral", "Ending", "Failure", "Flags",
     "Judgement", "Lane", "Records", "Relocation", "Returned", "Standing", "Store",
-    "Submission", "Trimmed",
+    "Submission", "Suspension", "Trimmed",
 ]
 
 #: Of so many records the size is taken for all; and what Redis needs beside each one's text.
@@ -150,6 +153,16 @@ class Store:
         verdicts: bytes = self._numbered(lane, "defer", args)[1]
         return verdicts.decode()
 
+    def suspend(self, lane: Lane, batch: Iterable[Suspension]) -> str:
+        """Have claimed tasks wait for others; a verdict letter each."""
+        args: list[Any] = [lane.number + 1]
+        for one in batch:
+            args += one
+        verdicts: bytes = self._numbered(lane, "suspend", args)[1]
+        if KEPT in verdicts.decode():
+            self.on_told()
+        return verdicts.decode()
+
     def moved(self, lane: Lane, batch: Iterable[tuple[bytes, bytes, bytes]]) -> str:
         """End claimed tasks that were stored in other pools: uid, token, entry; a letter each."""
         args: list[Any] = [lane.number + 1]
@@ -237,6 +250,7 @@ class Store:
             args += [
                 judgement.culprit, judgement.limit, judgement.back, judgement.death,
                 "1" if judgement.suspecting else "", judgement.name,
+                "1" if judgement.loss else "",
             ]
         return Returned.read(self._run(wire, "release", args, owner))
 

@@ -39,6 +39,8 @@ class Submitter(Protocol):
 
     def submit_call(self, call: Call[Any]) -> Handle[Any]: ...
 
+    def submit_chain(self, chain: Chain[Any]) -> Handle[Any]: ...
+
 
 class NoApp:
     """In place of an app, for a call that comes from outside and that a client submits itself."""
@@ -48,6 +50,24 @@ class NoApp:
     def submit_call(self, call: Call[Any]) -> Handle[Any]:
         """Refused."""
         raise ConfigError(f"{call!r} belongs to no app: give it to a client")
+
+    def submit_chain(self, chain: Chain[Any]) -> Handle[Any]:
+        """Refused."""
+        raise ConfigError(f"{chain!r} belongs to no app")
+
+
+class _Previous:
+    """See ``previous``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "skedulr.previous"
+
+
+#: Among the arguments of a bound call: the result of the call before it in a chain, or the item it
+#: is made for in ``Workflow.map``. Typed as anything, so that it stands for any argument.
+previous: Any = _Previous()
 
 
 class Call(Generic[R_co]):
@@ -66,6 +86,45 @@ class Call(Generic[R_co]):
     def submit(self) -> Handle[R_co]:
         """Queue this call."""
         return self.task.app.submit_call(self)
+
+    def __or__(self, other: Call[R] | Chain[R]) -> Chain[R]:
+        """This call and then another one: ``load.bind("f.csv") | parse.bind(skedulr.previous)``."""
+        if not isinstance(other, (Call, Chain)):
+            return NotImplemented
+        return Chain((self,)) | other
+
+
+class Chain(Generic[R_co]):
+    """Calls that run one after the other; ``a | b | c`` of bound calls makes one.
+
+    Each runs once the one before it has succeeded. It is given that one's result where its
+    arguments say ``skedulr.previous``, and nowhere else.
+
+    >>> chain = load.bind("f.csv") | parse.bind(skedulr.previous) | report.bind()  # doctest: +SKIP
+    >>> chain.submit().result(timeout=60)                                      # doctest: +SKIP
+    """
+
+    __slots__ = ("calls",)
+
+    def __init__(self, calls: tuple[Call[Any], ...]) -> None:
+        self.calls = calls
+
+    def __repr__(self) -> str:
+        return f"<Chain {' | '.join(one.task.name for one in self.calls)}>"
+
+    def __or__(self, other: Call[R] | Chain[R]) -> Chain[R]:
+        """The same, with one more call, or those of another chain, at its end."""
+        if not isinstance(other, (Call, Chain)):
+            return NotImplemented
+        return Chain((*self.calls, *(other.calls if isinstance(other, Chain) else (other,))))
+
+    def submit(self) -> Handle[R_co]:
+        """Queue all of it, or nothing: a workflow called "chain". The handle is that of the last
+        call, which is ``skipped`` where one before it ends otherwise than succeeded.
+
+        Raises what a submit raises, and ConfigError for a first call that is given ``previous``.
+        """
+        return self.calls[0].task.app.submit_chain(self)
 
 
 class Task(Generic[P, R]):

@@ -60,13 +60,15 @@ class Facts:
         """Priority, attempts, crashes and due ms, from the header or from the place."""
         parts = (self.header or b"").decode().split(" ")
         if len(parts) >= 5:
-            return int(parts[0]), int(parts[1]), int(parts[2]), int(parts[3])
+            crashes = parts[2].partition("+")[0]
+            return int(parts[0]), int(parts[1]), int(crashes), int(parts[3])
         place = self.place or self.claimed()[1]
         return (100 - int(place // 2**44) if place else 0), 0, 0, 0
 
 
 def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
-    """The form that the HTTP interface calls "task"."""
+    """The form that the HTTP interface calls "task". ``sealed`` is there where a codec sealed it:
+    what it carries is shown unverified where it can be read, and else not."""
     named = {"id": f"{pool}/{facts.uid}", "uid": facts.uid, "pool": pool}
     try:
         journal = message.read_journal(facts.record or facts.body or b"")
@@ -78,8 +80,9 @@ def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
         priority = int(str(journal.extras.get("placing", "0")).partition(" ")[0])
     token, _, started_ms = facts.claimed()
     percent, note = msgpack.unpackb(facts.progress) if facts.progress else (None, None)
+    sealed = {"sealed": True} if journal.sealed else {}
     return {
-        **named, "name": journal.name, "state": state, "priority": priority,
+        **named, **sealed, "name": journal.name, "state": state, "priority": priority,
         "attempt": _attempt(state, attempts, ended),
         "max_retries": journal.extras.get("max_retries"),
         "crashes": _crashes(journal.entries) if ended else crashes,
@@ -87,13 +90,20 @@ def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
         "submitted_at": _epoch(journal.submitted_ms), "due_at": _epoch(facts.due_ms or due_ms),
         "started_at": _epoch(ended.started_ms if ended else started_ms),
         "finished_at": _epoch(ended.at_ms if ended else None),
-        "result": ended.value if ended and ended.kind == message.SUCCEEDED else None,
+        "result": _result(ended),
         "error": _error(journal.entries, ended),
         "key": journal.extras.get("key"), "tags": journal.extras.get("tags") or [],
         "worker": (ended.worker if ended else token.rpartition(":")[0]) or None,
         "workflow": journal.extras.get("workflow"), "depends_on": _parents(journal),
         "args": shown_args(journal), "kwargs": shown_kwargs(journal),
     }
+
+
+def _result(ended: message.Entry | None) -> Any:
+    """Of a success; a sealed one unverified as far as it can be read."""
+    if ended is None or ended.kind != message.SUCCEEDED:
+        return None
+    return message.shown_result(ended.value)
 
 
 def _parents(journal: message.Journal) -> list[str]:
@@ -123,7 +133,7 @@ def shown_kwargs(journal: message.Journal) -> dict[str, Any]:
 def attempts_view(facts: Facts) -> list[dict[str, Any]]:
     """Every attempt that ended, oldest first: state, number, worker, times, error."""
     kinds = {**message.END_STATES, message.FAILED: "failed", message.CRASHED: "crashed",
-             message.RESUBMITTED: "resubmitted"}
+             message.RESUBMITTED: "resubmitted", message.SPREAD: "waiting"}
     return [
         {
             "state": kinds.get(entry.kind, "unknown"), "attempt": entry.attempt,
@@ -146,8 +156,8 @@ def _crashes(entries: list[message.Entry]) -> int:
     for entry in entries:
         if entry.kind == message.RESUBMITTED:
             crashes = 0
-        elif entry.kind == message.CRASHED or (
-            entry.kind == message.DEAD and entry.value
+        elif (
+            entry.kind in (message.CRASHED, message.DEAD) and entry.value
             and entry.value[0] == message.CRASHED_TYPE
         ):
             crashes += 1
@@ -168,7 +178,7 @@ def _error(entries: list[message.Entry], ended: message.Entry | None) -> dict[st
 
 
 def _error_of(entry: message.Entry) -> dict[str, str] | None:
-    if entry.kind in (message.SUCCEEDED, message.RESUBMITTED):
+    if entry.kind in (message.SUCCEEDED, message.RESUBMITTED, message.SPREAD):
         return None
     if isinstance(entry.value, list) and len(entry.value) >= 3:
         type_, text, trace = entry.value[:3]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from redis.connection import Connection
 
-from .wire import WireError, end_connection, leave_connection, make_connection
+from .wire import WireError, end_connection, leave_connection, open_connection
 
 log = logging.getLogger("skedulr.client")
 
@@ -137,9 +137,10 @@ class Listener:
             pause_s = min(pause_s * 2, 2.0)
 
     def _follow(self) -> None:
-        connection = self._connection = make_connection(self._url, name=self._name, timeout_s=5.0)
+        connection = self._connection = open_connection(
+            self._url, name=self._name, timeout_s=5.0, key=self.channel
+        )
         try:
-            connection.connect()
             connection.send_command("SUBSCRIBE", self.channel)
             connection.read_response(timeout=5.0)
             # Whoever missed a message while nobody listened; newcomers look once it is set.

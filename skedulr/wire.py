@@ -1,13 +1,11 @@
 """One connection to Redis: send a command, read its answer, bounded in time, repeating nothing.
 
 What may be repeated is known only by the caller (numbered calls, submits by id), so a connection
-never repeats by itself. Errors come in three kinds, by what the caller does about them:
+never repeats by itself. Errors come by what the caller does about them (``wire_errors.py``);
+anything else Redis says is a fault of ours and comes as redis-py's own ``ResponseError``.
 
-``NotAnswered``  the connection broke or timed out; ``sent`` tells whether the server may have acted
-``Refused``      Redis said "not now": read-only, loading, busy, out of memory; nothing was changed
-``Gone``         this process was taken for dead and its claims are given to others
-
-Anything else Redis says is a fault of ours and comes as redis-py's own ``ResponseError``.
+With sentinels in its address a wire asks them for the master each time it connects. In a Cluster it
+is one connection to each node that is needed (``cluster.py``).
 """
 
 from __future__ import annotations
@@ -17,61 +15,26 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Protocol
-from urllib.parse import parse_qsl
 
 from hiredis import pack_command
 from redis import exceptions
 from redis.backoff import NoBackoff
-from redis.connection import Connection, UnixDomainSocketConnection, parse_url
+from redis.connection import Connection, UnixDomainSocketConnection
 from redis.retry import Retry
 
-from .config import hide_password
-from .errors import ConfigError, nearest
+from .addresses import CLUSTER, SENTINEL, Node, kind_of, read_address
+from .cluster import Router, slot_map, slot_of
 from .redis_scripts import Script
-
-#: Replies that mean "try again later", by their first word.
-NOT_NOW = frozenset((
-    "READONLY", "LOADING", "BUSY", "OOM", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
-    "NOREPLICAS", "UNBLOCKED",
-))
-#: After these the connection is dropped as well: the server may have changed its role.
-ROLE_CHANGED = frozenset(("READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"))
-
-#: What may stand behind the ``?`` of an address.
-URL_OPTIONS = ("db", "username", "password", "socket_connect_timeout", "socket_keepalive")
-TLS_OPTIONS = (
-    "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_certfile", "ssl_keyfile",
-    "ssl_password", "ssl_check_hostname", "ssl_ciphers", "ssl_min_version",
-)
-#: What an address that others use as well may say, and a connection of ours decides by itself.
-OWN_MATTERS = (
-    "socket_timeout", "timeout", "client_name", "protocol", "health_check_interval",
-    "max_connections", "retry_on_timeout", "decode_responses",
-)
-
-
-class WireError(Exception):
-    """The root of what a wire raises for the caller to ride out."""
-
-    sent = False
-
-
-class NotAnswered(WireError):
-    """No answer came. ``sent`` is False only where the command certainly was not sent whole."""
-
-    def __init__(self, message: str, *, sent: bool) -> None:
-        super().__init__(message)
-        self.sent = sent
-
-
-class Refused(WireError):
-    """Redis answered that it can not do this now; nothing was changed."""
-
-
-class Gone(WireError):
-    """The owner was released: whatever it claimed belongs to others now."""
+from .sentinels import ASK_S, connect_to_master
+from .wire_errors import ROLE_CHANGED, barred_by, judge
+from .wire_errors import Barred as Barred
+from .wire_errors import Gone as Gone
+from .wire_errors import NotAnswered as NotAnswered
+from .wire_errors import NotRedis as NotRedis
+from .wire_errors import Refused as Refused
+from .wire_errors import WireError as WireError
 
 
 class Runner(Protocol):
@@ -82,38 +45,31 @@ class Runner(Protocol):
     def run(self, script: Script, keys: list[str], args: list[Any]) -> Any: ...
 
 
-def judge(error: exceptions.ResponseError) -> WireError | None:
-    """The wire error that a reply of Redis stands for, or None where it is a fault of ours."""
-    text = str(error)
-    # redis-py cuts the code off the messages it has classes for.
-    code = {
-        exceptions.ReadOnlyError: "READONLY",
-        exceptions.OutOfMemoryError: "OOM",
-    }.get(type(error), text.partition(" ")[0])
-    if code == "GONE" or "GONE this owner" in text:
-        return Gone(text)
-    if code in NOT_NOW or "OOM command not allowed" in text or "-READONLY" in text:
-        return Refused(f"{code} {text}" if code not in text else text)
-    return None
-
-
 class Wire:
     """One connection, made at the first call and again after it was lost.
 
-    ``url`` is any address redis-py takes; ``name`` shows in ``CLIENT LIST``; ``timeout_s`` bounds
-    connecting and each answer. Not for use by two greenlets or threads at once.
+    ``name`` shows in ``CLIENT LIST``; ``timeout_s`` bounds connecting and each answer; ``at`` is
+    the one node of a Cluster that is meant. Not for use by two greenlets or threads at once.
     """
 
-    def __init__(self, url: str, *, name: str, timeout_s: float = 5.0) -> None:
-        self.url, self.name, self.timeout_s = url, name, timeout_s
+    def __init__(
+        self, url: str, *, name: str, timeout_s: float = 5.0, at: Node | None = None
+    ) -> None:
+        self.url, self.name, self.timeout_s, self.place = url, name, timeout_s, at
         self._connection: Connection | None = None
         self._thread = 0
+        #: In a Cluster all goes through it, and this wire has no connection itself.
+        self._router: Router[Wire] | None = None
+        if at is None and kind_of(url) == CLUSTER:
+            self._router = Router(url, self, self._line)
 
     def call(self, *command: Any, timeout_s: float | None = None) -> Any:
         """Send one command and return its answer (bytes, int, list or None).
 
         ``timeout_s`` replaces the usual bound for this answer. Raises the errors named above.
         """
+        if self._router is not None:
+            return self._router.call(*command, timeout_s=timeout_s)
         connection = self._connection or self._connect()
         sent = False
         try:
@@ -134,6 +90,8 @@ class Wire:
         For looking only: after an error nothing is known of the commands behind it. Raises the
         errors named above.
         """
+        if self._router is not None:
+            return self._router.calls(commands)
         connection = self._connection or self._connect()
         sent = False
         try:
@@ -155,40 +113,60 @@ class Wire:
         except exceptions.NoScriptError:
             return self.call("EVAL", script.text, len(keys), *keys, *args)
 
+    def replicated(self, key: str, count: int, wait_ms: int) -> int:
+        """How many replicas have all that was written here, for the node that has ``key``; waits
+        up to ``wait_ms`` for ``count`` of them."""
+        line = self if self._router is None else self._router.line_of(key)
+        reached: int = line.call("WAIT", count, wait_ms, timeout_s=wait_ms / 1000 + self.timeout_s)
+        return reached
+
+    def every_node(self) -> list[Wire]:
+        """A wire to each node that has keys; this one itself, without a Cluster."""
+        return [self] if self._router is None else self._router.every_line()
+
     @property
     def connected(self) -> bool:
         """Whether a connection is there already. It may turn out to be dead."""
+        if self._router is not None:
+            return any(line.connected for line in self._router.lines)
         return self._connection is not None
 
     @property
     def usable_here(self) -> bool:
         """Whether it is, and this native thread may use it; see ``socket_thread``."""
+        if self._router is not None:
+            open_ = [line for line in self._router.lines if line.connected]
+            return bool(open_) and all(line.usable_here for line in open_)
         return self._connection is not None and self._thread == socket_thread()
 
     def connect(self) -> None:
         """Make the connection now, if there is none. Raises the errors named above."""
-        if self._connection is None:
+        if self._router is not None:
+            if not self.connected:
+                self._router.any_line().connect()
+        elif self._connection is None:
             self._connect()
 
     def close(self) -> None:
         """Drop the connection, if there is one; the next call makes a new one."""
+        if self._router is not None:
+            self._router.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
 
     def leave(self) -> None:
         """Right after a fork, in the child: the connection is the parent's alone from now on."""
+        if self._router is not None:
+            for line in self._router.lines:
+                line.leave()
         connection, self._connection = self._connection, None
         leave_connection(connection)
 
     def _give_up(self, error: BaseException, sent: bool) -> NoReturn:
         """Raise what a broken-off call comes to. The connection may hold half a reply: it goes."""
         self.close()
-        if isinstance(error, exceptions.BusyLoadingError):
-            raise Refused(f"LOADING {error}") from error
-        if isinstance(error, (exceptions.RedisError, OSError)):
-            raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
-        raise error  # a kill or a time-out of the greenlet in mid-command
+        _break_off(error, sent=sent)
 
     def _judged(self, error: exceptions.ResponseError) -> Exception:
         judged = judge(error)
@@ -199,16 +177,14 @@ class Wire:
         return judged
 
     def _connect(self) -> Connection:
-        connection = make_connection(self.url, name=self.name, timeout_s=self.timeout_s)
-        try:
-            connection.connect()
-        except BaseException as error:
-            connection.disconnect()
-            if isinstance(error, exceptions.AuthenticationError):
-                raise NotAnswered(f"Redis refused the credentials: {error}", sent=False) from error
-            self._give_up(error, sent=False)
-        self._connection, self._thread = connection, socket_thread()
-        return connection
+        self._connection = open_connection(
+            self.url, name=self.name, timeout_s=self.timeout_s, at=self.place
+        )
+        self._thread = socket_thread()
+        return self._connection
+
+    def _line(self, node: Node) -> Wire:
+        return Wire(self.url, name=self.name, at=node)
 
 
 def socket_thread() -> int:
@@ -267,48 +243,110 @@ def _is_socket(number: int) -> bool:
         return False
 
 
-def options_of(url: str) -> dict[str, Any]:
-    """What an address means for a redis-py connection. ConfigError for one that can not be used.
+def open_connection(
+    url: str, *, name: str, timeout_s: float, key: str = "", at: Node | None = None
+) -> Connection:
+    """A connection to the server, or to the master that the sentinels name, or in a Cluster to the
+    node ``at``, by default the one that has ``key``. Raises the errors of a wire."""
+    address = read_address(url)
 
-    >>> options_of("redis://db:7000/2?socket_keepalive=no")
-    {'socket_keepalive': False, 'host': 'db', 'port': 7000, 'db': 2}
-    """
-    scheme, _, rest = url.partition("://")
-    kind = scheme.partition("+")[2]
-    if kind in ("sentinel", "cluster"):
-        raise ConfigError(
-            f"'{hide_password(url)}': {kind.capitalize()} is not supported yet; "
-            "redis://, rediss:// and unix:// are"
+    def connect(options: Mapping[str, Any]) -> Connection:
+        return _connected(options, name=name, timeout_s=timeout_s)
+
+    def connect_to_a_master(options: Mapping[str, Any]) -> Connection:
+        connection = connect(options)
+        try:
+            _check_role(connection)
+        except BaseException:
+            connection.disconnect()
+            raise
+        return connection
+
+    def ask(options: Mapping[str, Any], command: tuple[str, ...]) -> Any:
+        connection = _connected(options, name=name, timeout_s=min(ASK_S, timeout_s))
+        try:
+            return _answer(connection, command)
+        finally:
+            connection.disconnect()
+
+    if at is not None:
+        return connect(address.at(at))
+    if address.kind == SENTINEL:
+        return connect_to_master(address, ask, connect_to_a_master)
+    if address.kind == CLUSTER:
+        node = slot_map(url).node_of(
+            slot_of(key), lambda node: ask(address.at(node), ("CLUSTER", "SLOTS"))
         )
-    known = URL_OPTIONS + (TLS_OPTIONS if scheme == "rediss" else ())
-    for name, _ in parse_qsl(rest.partition("?")[2], keep_blank_values=True):
-        if name not in known + OWN_MATTERS:
-            raise ConfigError(
-                f"'{hide_password(url)}': no option {name!r}{nearest(name, known)}; "
-                f"known are {', '.join(known)}"
-            )
+        try:
+            return connect(address.at(node))
+        except WireError:
+            slot_map(url).mistrust(node)
+            raise
+    return connect(address.options)
+
+
+def _connected(options: Mapping[str, Any], *, name: str, timeout_s: float) -> Connection:
+    connection = make_connection(options, name=name, timeout_s=timeout_s)
     try:
-        options: dict[str, Any] = dict(parse_url(url))
-    except ValueError as error:
-        raise ConfigError(f"'{hide_password(url)}': {str(error).rstrip('.')}") from None
-    return {name: value for name, value in options.items() if name not in OWN_MATTERS}
+        connection.connect()
+    except BaseException as error:
+        connection.disconnect()
+        # The one is no kind of the other in redis-py.
+        if isinstance(error, (exceptions.ResponseError, exceptions.AuthenticationError)):
+            barred = barred_by(str(error))
+            if barred is not None:
+                raise barred from error
+        _break_off(error, sent=False)
+    return connection
 
 
-def make_connection(url: str, *, name: str, timeout_s: float) -> Connection:
-    """A redis-py connection to ``url`` that neither retries nor checks its own health.
+def _answer(connection: Connection, command: tuple[Any, ...]) -> Any:
+    try:
+        connection.send_packed_command((pack_command(command),), check_health=False)
+        return connection.read_response()
+    except exceptions.ResponseError as error:
+        raise judge(error) or error from error
+    except BaseException as error:
+        _break_off(error, sent=False)
 
-    Connects nothing. Raises ConfigError for an address that can not be used.
+
+def _check_role(connection: Connection) -> None:
+    """What a sentinel takes for the master may have become a replica, or be one still."""
+    try:
+        role = _answer(connection, ("ROLE",))[0]
+    except exceptions.ResponseError:
+        return  # forbidden: its first write will tell
+    if role != b"master":
+        raise Refused(f"READONLY it is a {role.decode()}")
+
+
+def _break_off(error: BaseException, *, sent: bool) -> NoReturn:
+    """Raise what a broken-off call comes to."""
+    if isinstance(error, exceptions.BusyLoadingError):
+        raise Refused(f"LOADING {error}") from error
+    if isinstance(error, exceptions.InvalidResponse):
+        text = f"something else than Redis answers there ({error})"
+        raise NotRedis(text, sent=sent) from error
+    if isinstance(error, (exceptions.RedisError, OSError)):
+        raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
+    raise error  # a kill or a time-out of the greenlet in mid-command
+
+
+def make_connection(options: Mapping[str, Any], *, name: str, timeout_s: float) -> Connection:
+    """A redis-py connection with these options that neither retries nor checks its own health.
+
+    Connects nothing.
     """
-    options = options_of(url)
-    kind = options.pop("connection_class", Connection)
-    options.setdefault("socket_connect_timeout", timeout_s)
+    chosen = dict(options)
+    kind = chosen.pop("connection_class", Connection)
+    chosen.setdefault("socket_connect_timeout", timeout_s)
     if issubclass(kind, UnixDomainSocketConnection):
-        options.pop("socket_keepalive", None)
+        chosen.pop("socket_keepalive", None)
     else:
-        options.setdefault("socket_keepalive", True)
-    options.update(
+        chosen.setdefault("socket_keepalive", True)
+    chosen.update(
         client_name=name, socket_timeout=timeout_s, retry=Retry(NoBackoff(), 0), protocol=2,
         health_check_interval=0, driver_info=None,
     )
-    connection: Connection = kind(**options)
+    connection: Connection = kind(**chosen)
     return connection

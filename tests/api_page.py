@@ -71,7 +71,7 @@ OPTIONS = {
     "after": "wait until these have ended, however they did",
     "allow_missing": "a task it waits for may be unknown, and come later (False)",
 }
-_CLASSES = ("Task", "Call", "Handle", "Schedule", "Workflow", "Step", "Skedulr")
+_CLASSES = ("Task", "Call", "Chain", "Handle", "Schedule", "Workflow", "Step", "Skedulr")
 _STRATEGIES = ("LinearRetry", "ExponentialBackoff")
 _MIDDLEWARE = ("Logging", "Recovery", "OpenTelemetry")
 _CONTEXT = ("current_task", "task_id", "report_progress")
@@ -84,7 +84,8 @@ def page() -> str:
     parts += ["## Options of tasks and calls\n",
               "On `@task` for all calls, by `using` for some.\n", _table(("option", "meaning"), (
                   (f"`{name}`", OPTIONS[name]) for name in Options.__annotations__))]
-    for name, kind in (("Task", skedulr.Task), ("Call", skedulr.Call), ("Handle", skedulr.Handle),
+    for name, kind in (("Task", skedulr.Task), ("Call", skedulr.Call), ("Chain", skedulr.Chain),
+                       ("Handle", skedulr.Handle),
                        ("Schedule", Schedule), ("Workflow", skedulr.Workflow),
                        ("Step", skedulr.Step)):
         parts += [f"## {name}\n", _doc(kind), *_members(kind)]

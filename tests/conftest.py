@@ -3,6 +3,7 @@
 ``server``        a running server (once for Redis, once for Valkey), flushed before the test
 ``one_server``    the first of them, for tests whose point is not the server
 ``fresh_server``  a factory for tests that kill, restart, freeze or fill their own server
+``cluster``       a Redis Cluster of three masters with a replica each, empty for each test
 ``no_leaks``      with ``server``: after the test every key left is a known one with its expiry
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from clusters import Cluster
 from servers import MissingServer, Server, leaks, selected
 
 
@@ -57,6 +59,32 @@ def one_server(_running: Callable[[str], Server]) -> Iterator[Server]:
     shared.disconnect()
     yield shared
     shared.thaw()
+
+
+@pytest.fixture(scope="session")
+def _cluster() -> Iterator[Callable[[], Cluster]]:
+    made: list[Cluster] = []
+
+    def running() -> Cluster:
+        if not made:
+            try:
+                # The last one selected: what runs on one server alone runs on the first.
+                made.append(Cluster(_selected()[-1]))
+            except MissingServer as error:
+                pytest.fail(str(error))
+        return made[0].start()
+
+    yield running
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def cluster(_cluster: Callable[[], Cluster]) -> Cluster:
+    """An empty Cluster, shared by the run's tests one after the other; killed nodes come back."""
+    shared = _cluster()
+    shared.flush()
+    return shared
 
 
 @pytest.fixture

@@ -104,9 +104,11 @@ class Server:
         assert self.process is not None, "the server is not running"
         return self.process.pid
 
-    def start(self) -> Server:
-        """Start the process, or start it again; returns when it answers."""
+    def start(self, *, wait: bool = True) -> Server:
+        """Start the process, or start it again; returns when it answers, or at once."""
         if self.process is not None and self.process.poll() is None:
+            if wait:
+                self._wait()
             return self
         config = {**self.options, "dir": str(self.folder), "port": str(self.port),
                   "bind": "127.0.0.1"}
@@ -119,8 +121,12 @@ class Server:
             )
         finally:
             log.close()
-        wait_until(self._answers, what=f"{self.name} at {self.url} answers")
+        if wait:
+            self._wait()
         return self
+
+    def _wait(self) -> None:
+        wait_until(self._answers, what=f"{self.name} at {self.url} answers")
 
     def kill(self) -> None:
         """SIGKILL; what was not on disk is gone."""

@@ -68,6 +68,7 @@ def main() -> None:
         keep_busy(app, seconds=12)
         ids = interesting_tasks(app)
         steer(ids)
+        ids["workflow"] = order(app)
         with sync_playwright() as driver:
             browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
             for scheme in ("light", "dark"):
@@ -197,6 +198,27 @@ def interesting_tasks(app: Skedulr) -> dict[str, str]:
     return {"dead": dead[0]["id"], "running": reporting[0]["id"] if reporting else dead[0]["id"]}
 
 
+def order(app: Skedulr) -> str:
+    """A workflow on its way; its id."""
+    charge, mail, resize, sync, reindex = (app.remote(name) for name in (
+        "payments.charge_card", "mail.send_receipt", "media.resize_image", "stock.sync_warehouse",
+        "search.reindex",
+    ))
+    with app.workflow("order S-20514") as w:
+        paid = w.add(charge.using(priority=20).bind("S-20514", "0.00"), name="charge")
+        w.add(mail.using(priority=20).bind("ann@example.com", "S-20514"), name="receipt",
+              depends_on=paid)
+        with w.workflow("photos", depends_on=paid) as photos:
+            for size in ("small", "large"):
+                photos.add(resize.using(priority=20).bind(f"S-20514/{size}.jpg", 200), name=size)
+        stock = w.add(sync.using(priority=20).bind("Lyon", 160), name="stock", depends_on=paid)
+        index = w.add(reindex.bind(3), name="index", depends_on=photos)
+        w.add(mail.bind("ann@example.com", "S-20514"), name="shipped", depends_on=[stock, index])
+        w.add(mail.bind("shop@example.com", "S-20514"), name="trouble", on_failure=[paid, stock])
+    time.sleep(3)
+    return w.id
+
+
 def steer(ids: dict[str, str]) -> None:
     """What an operator does on a morning."""
     for path, value in (
@@ -219,6 +241,7 @@ def shoot_all(page: Page, scheme: str, ids: dict[str, str], app: Skedulr) -> Non
     newest = app.client.page(state="dead", pool="critical", limit=1)["items"][0]["id"]
     shoot(page, f"/tasks/{newest}", f"task-dead-{scheme}")
     shoot(page, f"/tasks/{ids['running']}", f"task-running-{scheme}")
+    shoot(page, f"/workflows/{ids['workflow']}", f"workflow-{scheme}")
     shoot(page, "/dead", f"dead-{scheme}")
     shoot(page, "/schedules?line=0+9+*+*+mon-fri&tz=Europe/Paris", f"schedules-{scheme}")
     shoot(page, "/nodes", f"nodes-{scheme}")

@@ -94,7 +94,13 @@ def show_result(session: Session) -> int:
 
 def show_workflow(session: Session) -> int:
     """``skedulr workflow ID``."""
-    view = session.client.workflow(session.given.id)
+    client, given = session.client, session.given
+    if given.cancel:
+        session.hint(f"{client.cancel_workflow(given.id):,} cancelled")
+    elif given.resubmit:
+        session.hint(f"{client.resubmit_workflow(given.id):,} put back")
+    view = client.workflow(given.id)
+    steps = len(view["ids"])
     del view["ids"]
     out = session.output
     if out.json:
@@ -116,8 +122,8 @@ def show_workflow(session: Session) -> int:
          for step in view["steps"]],
         empty="no steps", cut="ERROR",
     )
-    if view["total"] > len(view["steps"]):
-        session.hint(f"the first {len(view['steps'])} of {view['total']} steps")
+    if steps > len(view["steps"]):
+        session.hint(f"the first {len(view['steps'])} of {steps:,} steps")
     return exits.OK
 
 

@@ -232,6 +232,15 @@ def _task_id(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _workflow(parser: argparse.ArgumentParser) -> None:
+    _task_id(parser)
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--cancel", action="store_true",
+                        help="cancel every step that has not ended")
+    action.add_argument("--resubmit", action="store_true",
+                        help="put back every step that failed; what was skipped for it waits again")
+
+
 def _submit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", nargs="?", help="the task's name")
     parser.add_argument("--args", metavar="JSON", help="positional arguments: a JSON array")
@@ -386,6 +395,11 @@ def _top(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--acl", action="store_true",
+                        help="print the rights that are needed on the server")
+
+
 def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
 
@@ -473,8 +487,9 @@ GROUPS: tuple[Group, ...] = (
             "Show a workflow: its state, its steps, what each waits for, times and errors. Of a\n"
             "large one the first 500 steps are shown, and all are counted.",
             (("skedulr workflow default/0k3v5b", "one workflow"),
-             ("skedulr workflow default/0k3v5b --json | jq .counts", "how many steps are where")),
-            _task_id,
+             ("skedulr workflow default/0k3v5b --json | jq .counts", "how many steps are where"),
+             ("skedulr workflow default/0k3v5b --resubmit", "put back what failed of it")),
+            _workflow,
         ),
         Command(
             "list", "asking:list_tasks", "tasks by state, pool, name or text",
@@ -671,8 +686,13 @@ GROUPS: tuple[Group, ...] = (
         Command(
             "config", "settings:show_config", "every setting, and where it came from",
             "Every setting in force here, where it came from, and which server is meant.\n"
-            "Passwords are hidden. Nothing is connected to.",
-            (("skedulr config", "what holds in this folder"),),
+            "Passwords are hidden. Nothing is connected to.\n"
+            "\n"
+            "With --acl: the line of an ACL file that gives a user the rights which are needed on\n"
+            "that server, in this namespace, and no others.",
+            (("skedulr config", "what holds in this folder"),
+             ("skedulr config --namespace shop --acl", "a user for one installation")),
+            _config,
         ),
         Command(
             "completion", "completion:completion", "have your shell complete these commands",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import config
+from .. import acl, config
 from . import exits
 from .session import Session
 
@@ -10,6 +10,8 @@ from .session import Session
 def show_config(session: Session) -> int:
     """The command."""
     settings, out = session.settings, session.output
+    if session.given.acl:
+        return _show_acl(session)
     rows = config.describe(settings)
     url, how = config.hide_password(session.address.url), session.address.how
     if out.json:
@@ -21,4 +23,20 @@ def show_config(session: Session) -> int:
     out.table(("SETTING", "VALUE", "FROM"), rows, empty="", cut="VALUE")
     out.line()
     out.fields([("server", f"{url} ({how})")])
+    return exits.OK
+
+
+def _show_acl(session: Session) -> int:
+    namespace, url, out = session.settings.namespace, session.address.url, session.output
+    if out.json:
+        out.document({
+            "user": acl.USER, "rules": acl.rules(namespace, url), "commands": acl.commands(url),
+            "optional": sorted(acl.OPTIONAL),
+        })
+        return exits.OK
+    first, *of_sentinels = acl.lines(namespace, url)
+    out.line(first)
+    for line in of_sentinels:
+        session.hint("and on the sentinels, where they ask for passwords:")
+        out.line(line)
     return exits.OK

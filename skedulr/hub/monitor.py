@@ -133,7 +133,7 @@ def stack_of_hub_thread(thread_ident: int) -> str:
 
 
 def stack_of_greenlet(one: Any) -> str:
-    """Where a greenlet of this thread is at the moment: its name, then the calls, innermost last."""
+    """Where a greenlet of this thread is at the moment: its name, then its calls, inmost last."""
     return _greenlet_block(one)
 
 

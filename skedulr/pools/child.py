@@ -27,12 +27,14 @@ from gevent.hub import get_hub
 
 from .. import app as application
 from ..clock import Clock
+from ..codecs import codec_of
 from ..config import Config, PoolSpec
 from ..delivery import Delivery
 from ..errors import ConfigError
 from ..hub.driver import Driver
 from ..hub.monitor import Monitor, greenlet_stacks, stack_of_greenlet
 from ..keys import PoolKeys, SpaceKeys
+from ..lead import LeadStore
 from ..schedule_records import Definition
 from ..schedule_store import Directory, ScheduleStore
 from ..storage import BATCH, Lane
@@ -43,9 +45,11 @@ from . import poison
 from .board import Board
 from .control import Control
 from .deliverer import Deliverer
+from .evidence import note_own_kills
 from .executor import Executor, Limits
 from .fetcher import Fetcher
 from .heart import Heart
+from .listener import Listener
 from .modules import load_modules, print_error
 from .mover import Mover
 from .patience import Patience
@@ -130,10 +134,12 @@ class Child:
         # raise it in the main one, which is this process's own.
         get_hub().SYSTEM_ERROR = ()
         try:
+            note_own_kills(self.board)
             self.app = load_modules(self.config.modules)
+            self._codec = self.app.codec or codec_of(self.config.codec)
             declared = definitions_of(
                 self.app, self.spec.pool.name, self.config.payload_limit,
-                [pool.name for pool in self.config.pools],
+                [pool.name for pool in self.config.pools], self._codec,
             )
         except BaseException as error:
             print_error(error)
@@ -166,9 +172,15 @@ class Child:
     def _point_at_own_server(self) -> None:
         """What a task submits goes where the task came from, whatever its module configured: a
         flag is stronger. Modules may also use the default app beside the one that is served."""
+        # 0 is no wish: what the module configured stays.
+        most = self.config.wait_replicas
+        replicas: dict[str, Any] = {"wait_replicas": most} if most else {}
         for app in {self.app, application.default}:
             if app is self.app or "redis" not in app.settings:
-                app.configure(self.spec.url, namespace=self.config.namespace)
+                app.configure(
+                    self.spec.url, namespace=self.config.namespace, codec=self.config.codec,
+                    **replicas,
+                )
 
     def _compose(self, declared: list[Definition]) -> None:
         spec, config = self.spec, self.config
@@ -189,6 +201,7 @@ class Child:
             pool=pool, owner=owner, app=self.app, recorder=self.recorder, driver=self.driver,
             clock=clock, board=self.board,
             limits=Limits(spec.workers, config.lease, config.result_limit, config.unknown_after),
+            codec=self._codec,
         )
         self.recorder.on_recorded = self.executor.holdings.forget
         self.recorder.started = self.executor.holdings.started
@@ -209,6 +222,10 @@ class Child:
         self.executor.home_of = self.publisher.home_of
         self.executor.on_stuck = self._ending.set
         self.executor.on_progress = Progress(store=store, wire=side, driver=self.driver).report
+        self.listener = Listener(
+            store=LeadStore(config.namespace), wire=side, hooks=self.app.hooks,
+            driver=self.driver, usual_s=config.target_wait[1],
+        )
         self.control = Control(
             url=spec.url, channel=space.control, name=f"{name}:control",
             pool=pool, on_change=self._on_change,
@@ -236,6 +253,7 @@ class Child:
             ),
             directory=Directory(space), wire=side,
             driver=self.driver, clock=clock, owner=owner, declared=declared,
+            codec=self._codec,
         )
         self.heart = Heart(
             store=store, wire=PlainWire(spec.url, name=f"{name}:heart"), owner=owner,
@@ -261,6 +279,7 @@ class Child:
         self.deliverer.start()
         self.ticker.start()
         self.publisher.start()
+        self.listener.start()
         # The driver replaces its own greenlet, the heart its own errors; these can not.
         for part in (self.fetcher, self.recorder, self.control):
             for greenlet in part.greenlets:

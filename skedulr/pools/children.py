@@ -15,7 +15,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import gevent
@@ -25,12 +25,14 @@ from gevent.hub import get_hub
 from ..config import Config, PoolSpec
 from .board import Board
 from .child import CANNOT_BOOT, DRAINED, GONE, Child, ChildSpec, leave_parent_behind
+from .evidence import MemoryWatch, peak_bytes
 from .signals import blocked
 
 log = logging.getLogger("skedulr.master")
 
 _fork = monkey.get_original("os", "fork")
-_waitpid = monkey.get_original("os", "waitpid")
+#: Not patched; beside the status it tells how much memory the process held.
+_wait4 = os.wait4
 
 #: A child that lived this long was well: its successor comes at once, seconds.
 WELL_S = 5.0
@@ -114,13 +116,15 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A child that ended, and how. ``was`` is the place it had: serving, coming or leaving."""
+    """A child that ended, and how. ``was`` is the place it had: serving, coming or leaving.
+    ``from_outside``: it was killed, and nothing shows that what it ran brought that about."""
 
     process: Process
     status: int
     lived_s: float
     was: str
     last_words: str
+    from_outside: bool = False
 
     @property
     def slot_is_hopeless(self) -> bool:
@@ -148,6 +152,7 @@ class Children:
         self.slots: list[Slot] = []
         self.kept: list[int] = []
         self._numbers = 0
+        self._memory = MemoryWatch()
 
     # Which there should be
 
@@ -162,13 +167,16 @@ class Children:
         """The pools there are slots for."""
         return list({slot.pool.name: slot.pool for slot in self.slots if slot.wanted}.values())
 
-    def resize(self, pool: str, workers: int) -> None:
-        """Have ``workers`` workers in each child of a pool, and tell the children."""
-        for slot in self.slots:
-            if slot.pool.name == pool and slot.workers != workers:
-                slot.workers = workers
+    def resize(self, pool: str, workers: int | Sequence[int]) -> None:
+        """Have so many workers in each child of a pool, or in its first, second, ... one; and tell
+        the children."""
+        slots = [slot for slot in self.slots if slot.pool.name == pool]
+        each = [workers] * len(slots) if isinstance(workers, int) else workers
+        for slot, wanted in zip(slots, each, strict=False):
+            if slot.workers != wanted:
+                slot.workers = wanted
                 for process in slot.processes():
-                    process.board.wanted = workers
+                    process.board.wanted = wanted
                     if process.ready:
                         process.send(signal.SIGTTIN)
 
@@ -250,31 +258,32 @@ class Children:
         ended = self._orphans() if os.getpid() == 1 else {}
         deaths = []
         for process in self.alive():
-            status = ended.get(process.pid)
-            if status is None:
+            end = ended.get(process.pid)
+            if end is None:
                 try:
-                    pid, raw = _waitpid(process.pid, os.WNOHANG)
+                    pid, raw, usage = _wait4(process.pid, os.WNOHANG)
                 except ChildProcessError:
-                    pid, raw = process.pid, 0  # someone else reaped it: gone all the same
+                    # Someone else reaped it: gone all the same.
+                    pid, raw, usage = process.pid, 0, None
                 if not pid:
                     continue
-                status = os.waitstatus_to_exitcode(raw)
-            deaths.append(self._bury(process, status))
+                end = os.waitstatus_to_exitcode(raw), peak_bytes(usage) if usage else 0
+            deaths.append(self._bury(process, *end))
         self.slots = [slot for slot in self.slots if slot.wanted or any(slot.processes())]
         return deaths
 
-    def _orphans(self) -> dict[int, int]:
-        ended: dict[int, int] = {}
+    def _orphans(self) -> dict[int, tuple[int, int]]:
+        ended: dict[int, tuple[int, int]] = {}
         while True:
             try:
-                pid, raw = _waitpid(-1, os.WNOHANG)
+                pid, raw, usage = _wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return ended
             if pid == 0:
                 return ended
-            ended[pid] = os.waitstatus_to_exitcode(raw)
+            ended[pid] = os.waitstatus_to_exitcode(raw), peak_bytes(usage)
 
-    def _bury(self, process: Process, status: int) -> Death:
+    def _bury(self, process: Process, status: int, peak: int) -> Death:
         slot, now = process.slot, time.monotonic()
         lived_s = now - process.started_at
         if process is slot.serving:
@@ -286,7 +295,11 @@ class Children:
         else:
             was = "leaving"
             slot.leaving.remove(process)
-        death = Death(process, status, lived_s, was, process.last_words())
+        from_outside = (
+            status == -signal.SIGKILL and process.hung_s is None and not process.board.own_kill
+            and not self._memory.is_to_blame(peak)
+        )
+        death = Death(process, status, lived_s, was, process.last_words(), from_outside)
         os.close(process.dump)
         return death
 

@@ -105,11 +105,14 @@ class Election:
         if not self._running:
             return
         asked_at = self._monotonic()
-        record, pools = (b"", []) if self._record_is_fresh(asked_at) else self._record()
+        tuned = self._tuned()
+        # How its own children do, a leader that sizes them knows by its own record.
+        fresh = self._record_is_fresh(asked_at) and not (tuned and self._led)
+        record, pools = (b"", []) if fresh else self._record()
         try:
             beat = self._store.beat(
                 self._wire, self._node, willing=self._willing, known_term=self.term,
-                tuned=self._tuned(), record=record, pools=pools,
+                tuned=tuned, record=record, pools=pools,
             )
         except WireError as error:
             log.debug("the node's beat was not heard: %s", error)

@@ -99,9 +99,10 @@ class Estates:
             more = returned.more
             total += len(returned.uids)
             for uid in returned.charged:
-                log.warning("task %s/%s had the CPU when its process died", pool, uid.decode())
+                log.warning("task %s/%s is charged with the death of its process%s", pool,
+                            uid.decode(), " as a loss" if death.from_outside else "")
             for uid in returned.dead:
-                log.error("task %s/%s killed its process too often: it is dead", pool,
+                log.error("task %s/%s lost its process too often: it is dead", pool,
                           uid.decode())
         return total
 
@@ -146,14 +147,14 @@ class Estates:
         body = wire.call("HGET", store.keys.tasks, culprit) if culprit else None
         return poison.judge(
             culprit=culprit, owner=process.owner, host=socket.gethostname(), how=death.how,
-            suspecting=True, name=_name_of(body) if body else "",
+            suspecting=True, loss=death.from_outside, name=_name_of(body) if body else "",
         )
 
 
 def _name_of(body: bytes) -> str:
     """What a task is called, for the statistics."""
     try:
-        return message.read_call(body)[0]
+        return message.read_journal(body).name
     except PayloadError:
         return UNKNOWN
 

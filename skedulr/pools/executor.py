@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .. import message, payload, retries
+from .. import message, payload, retries, spreading
 from ..app import Skedulr
 from ..clock import Clock
+from ..codecs import Codec
 from ..context import Context, running
-from ..dependencies import read_waits
+from ..dependencies import full_id, read_waits
 from ..errors import PayloadError, TaskCancelled, TaskFailed, TaskTimeout
 from ..hub.driver import Driver
 from ..middleware import Step, compose
 from ..names import Published
+from ..payload import NewerRelease
 from ..store import Claims
 from ..tasks import MAX_RETRIES, Task
 from .board import NOBODY, Board
@@ -59,8 +61,9 @@ class Executor:
 
     def __init__(
         self, *, pool: str, owner: str, app: Skedulr, recorder: Recorder, driver: Driver,
-        clock: Clock, board: Board, limits: Limits,
+        clock: Clock, board: Board, limits: Limits, codec: Codec | None = None,
     ) -> None:
+        self._codec = codec
         self.pool, self.limits = pool, limits
         self._app, self._driver, self._clock, self._board = app, driver, clock, board
         self.holdings = Holdings(limits.lease_s)
@@ -216,12 +219,19 @@ class Executor:
         attempts, due_ms = claimed.counters()
         run.attempt = attempts + 1
         try:
-            run.name, args, kwargs, extras = message.read_call(claimed.body)
+            run.name, args, kwargs, extras = message.read_call(claimed.body, self._codec)
+        except NewerRelease as error:
+            # Others may be newer: while a release is rolled out, both run side by side.
+            outcomes.put_off(run, "PayloadError", f"the stored call can not be read: {error}")
+            return
         except PayloadError as error:
             outcomes.bury(run, "PayloadError", f"the stored call can not be read: {error}")
             return
         task = self._app.tasks.get(run.name)
         cancelled = claimed.uid in self.holdings.cancelled
+        if spreading.is_planned(extras):
+            self._plan(run, cancelled)
+            return
         if task is None or "unplaced" in extras:
             home = self.home_of(run.name)
             if home is not None and home.pool != self.pool:
@@ -240,7 +250,7 @@ class Executor:
             outcomes.expire(run)
             return
         if "fill" in extras:
-            why_not = self._fill(extras["fill"], args, kwargs)
+            why_not = self._fill(extras, args, kwargs)
             if why_not:
                 outcomes.bury(run, "InputMissing", why_not)
                 return
@@ -267,10 +277,13 @@ class Executor:
         waits = read_waits(extras)
         return [] if waits is None else self._app.client.results(waits.inputs)
 
-    def _fill(self, places: list[Any], args: list[Any], kwargs: dict[str, Any]) -> str | None:
+    def _fill(
+        self, extras: dict[str, Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> str | None:
         """Put the results of steps where they stand as arguments; or why that can not be."""
+        places, workflow = extras["fill"], extras.get("workflow")
         try:
-            results = self._app.client.results([id for _, id in places])
+            results = self._app.client.results([full_id(id, workflow) for _, id in places])
         except PayloadError as error:
             return str(error)
         for (at, _), result in zip(places, results, strict=True):
@@ -281,6 +294,41 @@ class Executor:
             else:
                 args[at] = result
         return None
+
+    def _plan(self, run: Run, cancelled: bool) -> None:
+        """Run a task that is Skedulr's own: one that makes others, or sees how they ended."""
+        outcomes = self._outcomes
+        # Never by its name's function: that is for the tasks it makes.
+        run.task = Task(
+            app=self._app, name=run.name, function=None, defaults={}, own={"pool": self.pool}
+        )
+        if cancelled:
+            outcomes.cancel(run, "cancelled before it started")
+            return
+        journal = message.read_journal(run.claimed.body)
+        step = spreading.next_step(
+            self._app.client, f"{self.pool}/{run.claimed.uid.decode()}", journal
+        )
+        if run.reason is not None:
+            self._came_to(run, None)
+        elif isinstance(step, spreading.WaitFor):
+            outcomes.suspend(run, journal, step)
+        elif isinstance(step, spreading.Skip):
+            outcomes.skip(run, step.reason)
+        elif isinstance(step, spreading.Fault):
+            outcomes.bury(run, step.type, step.text)
+        else:
+            self._gathered(run, step.value)
+
+    def _gathered(self, run: Run, result: Any) -> None:
+        try:
+            encoded = payload.encode(result, spreading.MOST_MAPPED_BYTES, "result")
+            if self._codec is not None:
+                encoded = message.seal_result(run.name, encoded, self._codec)
+        except PayloadError as error:
+            self._outcomes.bury(run, type(error).__name__, str(error))
+            return
+        self._outcomes.gathered(run, encoded)
 
     def _limit(self, run: Run, task: Task[..., Any]) -> None:
         """Set the run's time limit, and tell the master what a hang of it would count."""
@@ -312,6 +360,8 @@ class Executor:
             encoded = _NOTHING if result is None or task.option("keep_result") is False else (
                 payload.encode(result, self.limits.result_limit, "result")
             )
+            if self._codec is not None:
+                encoded = message.seal_result(run.name, encoded, self._codec)
         except PayloadError as error:
             # It would fail again, after doing its work again.
             self._outcomes.bury(run, type(error).__name__, str(error))

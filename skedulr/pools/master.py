@@ -39,8 +39,12 @@ from .estates import Estates
 from .hangs import HangWatch
 from .notify import Notifier
 from .reloader import Reloader
+from .shares import shares_of
 from .signals import WATCHED, Signals
 from .sizes import Sizes
+from .teller import Teller
+from .tuner import FULL, Tuner
+from .vitals import NEAR_MAX_RSS, Vitals
 
 log = logging.getLogger("skedulr.master")
 
@@ -51,7 +55,7 @@ LOOK_S = 0.5
 SIZES_S = 60.0
 #: Between two looks at the files, with --reload, seconds.
 RELOAD_S = 0.5
-#: Between two looks at a child's memory and its count of tasks, seconds.
+#: Between two looks at a child's memory, its count of tasks, and the CPU it uses, seconds.
 TIRED_S = 1.0
 #: After the grace time, and what a child needs for its own end, it is killed, seconds.
 KILL_AFTER_S = 3.0
@@ -90,15 +94,24 @@ class Master:
         )
         self._notifier = notifier or Notifier({})
         self._driver = Driver()
+        lead = LeadStore(config.namespace)
+        tuned = self._tuned = bool(config.modules) and any(pool.tuned for pool in config.pools)
         self._election = Election(
-            store=LeadStore(config.namespace), wire=self._wire, node=self.node,
-            driver=self._driver, record=self._record, tuned=lambda: False, on_beat=self._on_beat,
+            store=lead, wire=self._wire, node=self.node, driver=self._driver,
+            record=self._record, tuned=lambda: tuned, on_beat=self._on_beat,
         )
+        self._tuner = Tuner(store=lead, wire=self._wire, node=self.node)
+        self._teller = Teller(
+            store=lead, wire=self._wire, node=self.node, namespace=config.namespace
+        )
+        self._vitals = Vitals()
         #: Processes that are to be replaced, one after the other.
         self._rolling: deque[Process] = deque()
         self._releasing: list[gevent.Greenlet] = []
         self._reloading = False
         self._more_workers = 0
+        #: Whether the leader has given this node a share of some pool.
+        self._tuned_once = False
         self._has_served = False
         self._told: tuple[Any, ...] = ()
         self._stopping_since: float | None = None
@@ -127,7 +140,7 @@ class Master:
         """What this node's children are doing, as the HTTP interface shows it."""
         stored = self._sizes.stored
         return [
-            _child_view(process, process.slot.pool.name in stored)
+            _child_view(process, process.slot.pool.name in stored, self._vitals)
             for process in self.children.serving()
         ]
 
@@ -156,6 +169,8 @@ class Master:
         self._sizes.start()
         self._driver.start()
         self._driver.every(SIZES_S, self._sizes.look, internal=True)
+        if self._tuned:
+            self._driver.every(TIRED_S, self._look_at_cpu, internal=True)
         if self.config.max_tasks or self.config.max_rss:
             self._driver.every(TIRED_S, self._find_tired, internal=True)
         if self.config.reload:
@@ -245,6 +260,9 @@ class Master:
             self._reload(f"{os.path.relpath(changed)} changed")
             self._signals.wake()
 
+    def _look_at_cpu(self) -> None:
+        self._vitals.look(process.pid for process in self.children.serving())
+
     def _find_tired(self) -> None:
         """Children that have run enough tasks, or grown too large, are replaced."""
         most_tasks, most_mb = self.config.max_tasks, self.config.max_rss
@@ -268,12 +286,18 @@ class Master:
     # Sizes
 
     def _follow_sizes(self) -> None:
-        """Give every pool the size that is stored for it, else the configuration's."""
+        """Give every pool the size that is stored for it, else what the leader says, else the
+        configuration's."""
         stored = self._sizes.stored
         configured = self.config.pools if self.config.modules else ()
         for pool in configured:
             size = stored.get(pool.name)
-            self._resize(pool.name, pool.minimum if size is None else size.workers)
+            if size is not None:
+                self._resize(pool.name, size.workers)
+            elif not pool.tuned:
+                self._resize(pool.name, pool.minimum)
+            else:
+                self._resize_tuned(pool)
         known = {pool.name for pool in configured}
         served = {pool.name for pool in self.children.pools()}
         for name, size in stored.items():
@@ -287,9 +311,29 @@ class Master:
             log.info("pool %s: served no more, its size was reset", name)
             self.children.retire(name)
 
-    def _resize(self, pool: str, workers: int) -> None:
-        wanted = min(MOST_WORKERS, max(0, workers + self._more_workers))
-        self.children.resize(pool, wanted)
+    @property
+    def drained(self) -> bool:
+        """Whether an operator has this node claim nothing."""
+        return self.node in self._sizes.drained
+
+    def _resize_tuned(self, pool: PoolSpec) -> None:
+        """Its share of what the leader published. A node that is new, and so not among those that
+        were counted, has its least size until it is."""
+        published = self._sizes.tuned.get(pool.name)
+        if published is None and self._tuned_once:
+            return  # Redis lost it: the size it has is a better guess than the least
+        shares = shares_of(published) or {}
+        self._tuned_once = self._tuned_once or self.node in shares
+        for_each = shares.get(self.node) or [pool.minimum] * pool.processes
+        self._resize(pool.name, [max(pool.minimum, min(pool.maximum, n)) for n in for_each])
+
+    def _resize(self, pool: str, workers: int | list[int]) -> None:
+        each = [workers] if isinstance(workers, int) else workers
+        if self.drained:
+            self.children.resize(pool, 0)
+            return
+        wanted = [min(MOST_WORKERS, max(0, one + self._more_workers)) for one in each]
+        self.children.resize(pool, wanted[0] if isinstance(workers, int) else wanted)
 
     # Deaths
 
@@ -346,7 +390,8 @@ class Master:
     def _tell_changes(self) -> None:
         """Write the record at once where children or their sizes have changed."""
         looks = tuple(
-            (process.pid, process.ready, process.board.workers)
+            (process.pid, process.ready, process.board.workers,
+             self._vitals.cpu.get(process.pid, 0.0) >= FULL)
             for process in self.children.serving()
         )
         if looks != self._told:
@@ -354,18 +399,45 @@ class Master:
             gevent.spawn(self._election.tell)
 
     def _record(self) -> tuple[bytes, list[str]]:
+        children = self.nodes_children()
         record = {
             "id": self.node, "host": socket.gethostname(), "pid": os.getpid(),
             "version": __version__, "started_at": self.started_at, "beat_at": time.time(),
-            "leader": self._election.leads, "children": self.nodes_children(),
+            "leader": self._election.leads, "drained": self.drained, "children": children,
+            "free_cores": self._vitals.free_cores(), "free_memory": self._vitals.free_memory(),
+            "target_wait": list(self.config.target_wait),
+            "pools": [self._pool_view(pool, children) for pool in self.children.pools()],
         }
         packed: bytes = msgpack.packb(record)
         return packed, [pool.name for pool in self.children.pools()]
 
+    def _pool_view(self, pool: PoolSpec, children: list[dict[str, Any]]) -> dict[str, Any]:
+        """A pool as the leader is to know it; ``short``: no more workers for want of memory."""
+        rss = max((child["rss"] or 0 for child in children if child["pool"] == pool.name),
+                  default=0)
+        near = self.config.max_rss is not None and rss > NEAR_MAX_RSS * self.config.max_rss * 2**20
+        return {
+            "name": pool.name, "min": pool.minimum, "max": pool.maximum,
+            "processes": pool.processes, "short": near or self._vitals.short_of_memory,
+        }
+
     def _on_beat(self, beat: Beat) -> None:
         """What else is to be done about what a beat brought."""
-        if beat.sizes != self._sizes.version and self._stopping_since is None:
+        if self._stopping_since is not None:
+            return
+        known = self._sizes.version, self._sizes.tuned_version
+        if (beat.sizes, beat.tuning) != known:
             self._sizes.look()
+        if not self._election.leads:
+            self._tuner.forget()
+            return
+        try:
+            if beat.watched:
+                self._tuner.look(beat)
+            self._teller.look(beat)
+        except WireError as error:
+            # Nobody is sized for a moment, nothing more.
+            log.debug("can not look after the cluster: %s", error)
 
     def _forget_lost_nodes(self) -> None:
         """Remove the records of nodes that were killed long ago: nobody else does."""
@@ -401,11 +473,12 @@ def resident(pid: int) -> int | None:
     return rss
 
 
-def _child_view(process: Process, manual: bool) -> dict[str, Any]:
+def _child_view(process: Process, manual: bool, vitals: Vitals) -> dict[str, Any]:
     board, pool = process.board, process.slot.pool
     workers = process.slot.workers
     return {
         "pool": pool.name, "pid": process.pid, "workers": int(board.workers),
         "busy": int(board.busy), "lag_ms": board.lag_ms, "rss": resident(process.pid),
+        "cpu": round(vitals.cpu.get(process.pid, 0.0), 3),
         "min": workers if manual else pool.minimum, "max": workers if manual else pool.maximum,
     }

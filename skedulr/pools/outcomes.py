@@ -17,16 +17,19 @@ from ..clock import Clock
 from ..errors import Reject, Retry, TaskTimeout, nearest
 from ..errortext import describe, forget
 from ..names import Published
+from ..spreading import WaitFor, waiting_text
 from ..statistics import UNKNOWN
 from ..store import (
     END_CANCELLED,
     END_DEAD,
     END_EXPIRED,
+    END_SKIPPED,
     END_SUCCEEDED,
     Deferral,
     Ending,
     Failure,
     Relocation,
+    Suspension,
 )
 from ..tasks import MAX_RETRIES, Task
 from .recorder import Recorder
@@ -98,18 +101,44 @@ class Outcomes:
         self._end(run, END_DEAD, message.DEAD, [kind, text, ""])
         self._hooks.fire("dead", run.context, Reject(text))
 
-    def put_off(self, run: Run) -> None:
-        """Nobody here knows the task: let others have it, for a bounded time."""
+    def suspend(self, run: Run, journal: message.Journal, wait: WaitFor) -> None:
+        """It waits for others from now on; no attempt is counted."""
+        letters = "S" * wait.many if wait.many is not None else str(journal.extras["letters"])
+        self._recorder.suspend(Suspension(
+            run.claimed.uid, run.claimed.token,
+            message.entry(message.SPREAD, self._owner, 0, run.started_ms, wait.many),
+            waiting_text(journal, letters),
+        ))
+
+    def gathered(self, run: Run, encoded: bytes) -> None:
+        """A task that Skedulr runs itself has its result; no hook hears of it."""
+        self._recorder.end(Ending(
+            run.claimed.uid, run.claimed.token, END_SUCCEEDED,
+            message.success(self._success_head, run.attempt, run.started_ms, encoded),
+        ))
+
+    def skip(self, run: Run, reason: str) -> None:
+        """Its trigger can not happen any more."""
+        self._end(run, END_SKIPPED, message.SKIPPED, reason)
+
+    def put_off(self, run: Run, kind: str = "UnknownTask", why: str = "") -> None:
+        """Nobody here can run the task, as its name is not known or ``why`` says: let others have
+        it, for a bounded time; then it is dead by an error of that ``kind``."""
         since_ms = run.claimed.unknown_since_ms()
         waited_ms = self._clock.redis_ms() - since_ms if since_ms else 0
         if waited_ms >= self._unknown_after_s * 1000:
             known = nearest(run.name, (task.name for task in self._app.tasks))
-            self.bury(run, "UnknownTask",
-                      f"no task {run.name!r} is registered in pool {self._pool!r}{known}")
+            self.bury(run, kind, why or (
+                f"no task {run.name!r} is registered in pool {self._pool!r}{known}"
+            ))
             return
         if not since_ms:
-            log.warning("%s: no task %r is registered here; it waits for a process that knows it, "
-                        "at most %g s", self._called(run), run.name, self._unknown_after_s)
+            if why:
+                log.warning("%s: %s; it waits for a newer process, at most %g s",
+                            self._called(run), why, self._unknown_after_s)
+            else:
+                log.warning("%s: no task %r is registered here; it waits for a process that knows "
+                            "it, at most %g s", self._called(run), run.name, self._unknown_after_s)
         self._recorder.defer(Deferral(
             run.claimed.uid, run.claimed.token,
             round(min(UNKNOWN_AGAIN_S, self._unknown_after_s) * 1000),

@@ -7,30 +7,48 @@ touched here; ``_socket`` is the C module that patching leaves alone.
 from __future__ import annotations
 
 import _socket
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hiredis
 from redis import exceptions
 from redis.connection import SSLConnection
 
+from ..addresses import CLUSTER, SENTINEL, Node, kind_of, read_address
+from ..cluster import Router
 from ..redis_scripts import Script
-from ..wire import NotAnswered, Refused, judge, options_of
+from ..sentinels import ASK_S, connect_to_master
+from ..wire_errors import Barred, NotAnswered, NotRedis, Refused, barred_by, judge
 from .tls import TlsSocket, context_of
 
 
 class PlainWire:
-    """One blocking connection; the same calls and errors as ``Wire``."""
+    """One blocking connection; the same calls and errors as ``Wire``, sentinels and Cluster too."""
 
-    def __init__(self, url: str, *, name: str, timeout_s: float = 5.0) -> None:
-        self.url, self.name, self.timeout_s = url, name, timeout_s
+    def __init__(
+        self, url: str, *, name: str, timeout_s: float = 5.0,
+        to: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.url, self.name, self.timeout_s, self._to = url, name, timeout_s, to
         self._socket: Any = None
         self._reader: Any = None
+        self._router: Router[PlainWire] | None = None
+        if to is None and kind_of(url) == CLUSTER:
+            self._router = Router(url, self, self._line)
 
-    def call(self, *command: Any) -> Any:
+    def call(self, *command: Any, timeout_s: float | None = None) -> Any:
         """Send one command and return its answer; raises NotAnswered, Refused, ResponseError."""
+        if self._router is not None:
+            return self._router.call(*command)
         if self._socket is None:
             self._connect()
         return self._exchange(command)
+
+    def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The answers to several commands, one after the other."""
+        if self._router is not None:
+            return self._router.calls(commands)
+        return [self.call(*command) for command in commands]
 
     def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
         """Run a script by its SHA1; where the server does not know it (any more), by its text."""
@@ -41,6 +59,8 @@ class PlainWire:
 
     def close(self) -> None:
         """Drop the connection; safe twice."""
+        if self._router is not None:
+            self._router.close()
         held, self._socket = self._socket, None
         if held is not None:
             held.close()
@@ -58,6 +78,10 @@ class PlainWire:
         except OSError as error:
             self.close()
             raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
+        except hiredis.ProtocolError as error:
+            self.close()
+            text = f"something else than Redis answers there ({error})"
+            raise NotRedis(text, sent=sent) from error
         if isinstance(reply, hiredis.ReplyError):
             self._raise(str(reply))
         return reply
@@ -66,40 +90,74 @@ class PlainWire:
         if text.startswith("NOSCRIPT"):
             raise exceptions.NoScriptError(text)
         error = exceptions.ResponseError(text)
-        judged = judge(error)
+        judged = judge(error) or barred_by(text)
         if isinstance(judged, Refused):
             self.close()
         raise judged or error
 
     def _connect(self) -> None:
-        options = options_of(self.url)
+        address = read_address(self.url)
+        if self._to is None and address.kind == SENTINEL:
+            connect_to_master(address, self._ask, self._connect_to_a_master)
+        else:
+            self._connect_to(self._to or address.options)
+
+    def _line(self, node: Node) -> PlainWire:
+        return PlainWire(self.url, name=self.name, to=read_address(self.url).at(node))
+
+    def _ask(self, options: Mapping[str, Any], command: tuple[str, ...]) -> Any:
+        sentinel = PlainWire(
+            self.url, name=self.name, timeout_s=min(ASK_S, self.timeout_s), to=options
+        )
+        try:
+            return sentinel.call(*command)
+        finally:
+            sentinel.close()
+
+    def _connect_to_a_master(self, options: Mapping[str, Any]) -> None:
+        self._connect_to(options)
+        try:
+            role = self._exchange(("ROLE",))[0]
+        except (Barred, exceptions.ResponseError):
+            return  # forbidden: its first write will tell
+        if role != b"master":
+            self.close()
+            raise Refused(f"READONLY it is a {role.decode()}")
+
+    def _connect_to(self, options: Mapping[str, Any]) -> None:
         try:
             self._socket = self._open(options)
         except OSError as error:
             raise NotAnswered(str(error), sent=False) from error
         self._reader = hiredis.Reader()
-        if options.get("password"):
-            who = [options["username"]] if options.get("username") else []
-            self._exchange(("AUTH", *who, options["password"]))
-        self._exchange(("CLIENT", "SETNAME", self.name))
-        if options.get("db"):
-            self._exchange(("SELECT", options["db"]))
+        try:
+            if options.get("password"):
+                who = [options["username"]] if options.get("username") else []
+                self._exchange(("AUTH", *who, options["password"]))
+            self._exchange(("CLIENT", "SETNAME", self.name))
+            if options.get("db"):
+                self._exchange(("SELECT", options["db"]))
+        except BaseException:
+            # Half introduced, it would be used as somebody else the next time.
+            self.close()
+            raise
 
-    def _open(self, options: dict[str, Any]) -> Any:
+    def _open(self, options: Mapping[str, Any]) -> Any:
         if "path" in options:
-            return self._dial(_socket.AF_UNIX, options["path"])
+            return self._dial(_socket.AF_UNIX, options["path"], self.timeout_s)
+        connect_s = min(self.timeout_s, options.get("socket_connect_timeout", self.timeout_s))
         host, port = options.get("host", "localhost"), int(options.get("port", 6379))
         failure: OSError = OSError(f"{host} has no address")
         for family, _, _, _, address in _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM):
             try:
-                raw = self._dial(family, address)
+                raw = self._dial(family, address, connect_s)
             except OSError as error:
                 failure = error
             else:
                 return self._secured(raw, options, host)
         raise failure
 
-    def _secured(self, raw: Any, options: dict[str, Any], host: str) -> Any:
+    def _secured(self, raw: Any, options: Mapping[str, Any], host: str) -> Any:
         if not issubclass(options.get("connection_class", object), SSLConnection):
             return raw
         try:
@@ -110,11 +168,12 @@ class PlainWire:
             raise
         return secured
 
-    def _dial(self, family: int, address: Any) -> Any:
+    def _dial(self, family: int, address: Any, connect_s: float) -> Any:
         made = _socket.socket(family, _socket.SOCK_STREAM)
-        made.settimeout(self.timeout_s)
+        made.settimeout(connect_s)
         try:
             made.connect(address)
+            made.settimeout(self.timeout_s)
             if family != _socket.AF_UNIX:
                 made.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         except OSError:

@@ -27,6 +27,7 @@ from ..storage import (
     Lane,
     Relocation,
     Storage,
+    Suspension,
 )
 from ..wire import Gone
 
@@ -45,6 +46,7 @@ class Recorder:
         self._failures: list[Failure] = []
         self._deferrals: list[Deferral] = []
         self._relocations: list[Relocation] = []
+        self._suspensions: list[Suspension] = []
         self._work = Event()
         self._asleep = True
         self._greenlet: gevent.Greenlet | None = None
@@ -88,6 +90,12 @@ class Recorder:
         if self._asleep:
             self._wake()
 
+    def suspend(self, suspension: Suspension) -> None:
+        """A task is to wait for others."""
+        self._suspensions.append(suspension)
+        if self._asleep:
+            self._wake()
+
     def flush(self, timeout_s: float) -> bool:
         """Wait until all is written; False where that took longer."""
         return bool(self._quiet.wait(timeout_s))
@@ -110,7 +118,8 @@ class Recorder:
 
     def _run(self) -> None:
         while True:
-            if not (self._endings or self._failures or self._deferrals or self._relocations):
+            if not (self._endings or self._failures or self._deferrals or self._relocations
+                    or self._suspensions):
                 self._asleep = True
                 self._quiet.set()
                 self._work.clear()
@@ -124,6 +133,8 @@ class Recorder:
                     self._put_off()
                 if self._relocations:
                     self._relocate()
+                if self._suspensions:
+                    self._hold()
             except Gone:
                 self._on_gone()
                 return
@@ -154,6 +165,14 @@ class Recorder:
         del self._deferrals[:len(batch)]
         self._settle_delayed(batch, verdicts)
 
+    def _hold(self) -> None:
+        batch = self._suspensions[:BATCH]
+        verdicts = self._store.suspend(self.lane, batch)
+        del self._suspensions[:len(batch)]
+        for one, verdict in zip(batch, verdicts, strict=True):
+            if not self._cancelled_meanwhile(one, verdict):
+                self._settle(one, verdict)
+
     def _relocate(self) -> None:
         batch = self._relocations[:BATCH]
         outcomes = list(self.relocate(batch))
@@ -166,20 +185,24 @@ class Recorder:
 
     def _settle_delayed(self, batch: Sequence[Failure | Deferral], verdicts: str) -> None:
         for one, verdict in zip(batch, verdicts, strict=True):
-            if verdict == CANCEL_MEANWHILE:
-                # The attempt was a run all the same.
-                sample = one.sample if isinstance(one, Failure) else ""
-                end = f"{END_CANCELLED} {sample}" if sample else END_CANCELLED
-                self.end(Ending(one.uid, one.token, end, message.entry(
-                    message.CANCELLED, self.lane.owner, 0, 0, "cancelled while it ran"
-                )))
+            if self._cancelled_meanwhile(one, verdict):
                 continue
             self._settle(one, verdict)
             if verdict == KEPT:
                 self.on_retry(one.delay_ms / 1000)
 
+    def _cancelled_meanwhile(self, one: Failure | Deferral | Suspension, verdict: str) -> bool:
+        if verdict == CANCEL_MEANWHILE:
+            # An attempt was a run all the same.
+            sample = one.sample if isinstance(one, Failure) else ""
+            end = f"{END_CANCELLED} {sample}" if sample else END_CANCELLED
+            self.end(Ending(one.uid, one.token, end, message.entry(
+                message.CANCELLED, self.lane.owner, 0, 0, "cancelled while it ran"
+            )))
+        return verdict == CANCEL_MEANWHILE
+
     def _settle(
-        self, one: Ending | Failure | Deferral | Relocation, verdict: str
+        self, one: Ending | Failure | Deferral | Relocation | Suspension, verdict: str
     ) -> None:
         if verdict == LOST:
             self.lost += 1

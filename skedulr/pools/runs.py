@@ -41,7 +41,7 @@ class Claimed:
     def unknown_since_ms(self) -> int:
         """When it was first put off because nobody knew its name, 0 if it never was."""
         parts = self.header.split(b" ")
-        return int(parts[5]) if len(parts) == 6 else 0
+        return int(parts[5]) if len(parts) >= 6 else 0
 
 
 class Run:

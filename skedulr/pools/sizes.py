@@ -1,18 +1,20 @@
-"""The sizes that operators gave pools while they run: read here, followed by the master.
+"""The sizes that operators and the leader gave pools while they run: followed by the master.
 
-They are kept in Redis (``scale_pool`` writes them), so that every node follows them, now and after
-a restart. The control channel says when to look.
+They are kept in Redis (``scale_pool`` writes the one, the leader's tuner the other), so that every
+node follows them, now and after a restart. The control channel says when to look.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import gevent
 
 from .. import sizing
 from ..keys import SpaceKeys
+from ..lead import read_sizes
 from ..sizing import Size
 from ..subscription import follow
 from ..wire import WireError
@@ -39,8 +41,13 @@ class Sizes:
         self._greenlet: gevent.Greenlet | None = None
         #: By pool; a pool that is not here has the size of the configuration.
         self.stored: dict[str, Size] = {}
+        #: The nodes that are to claim nothing.
+        self.drained: frozenset[str] = frozenset()
         #: How often they had been changed when they were read; -1: they have not been.
         self.version = -1
+        #: What the leader published of tuned pools, and how often it had.
+        self.tuned: dict[str, Any] = {}
+        self.tuned_version = -1
 
     def start(self) -> None:
         """Follow from now on."""
@@ -57,12 +64,15 @@ class Sizes:
     def look(self) -> bool:
         """Read them once; False where Redis did not answer. What was known then stays."""
         try:
-            self.version, stored = sizing.look(self._wire, self._space)
+            self.version, stored, drained = sizing.look(self._wire, self._space)
+            self.tuned_version, tuned = read_sizes(
+                self._wire.call("HGETALL", self._space.tuning)
+            )
         except WireError as error:
             log.debug("can not read the pools' sizes: %s", error)
             return False
-        if stored != self.stored:
-            self.stored = stored
+        if (stored, drained, tuned) != (self.stored, self.drained, self.tuned):
+            self.stored, self.drained, self.tuned = stored, drained, tuned
             self._on_change()
         return True
 

@@ -26,6 +26,7 @@ from hashlib import blake2b
 from .. import message
 from ..app import Skedulr
 from ..clock import Clock
+from ..codecs import Codec
 from ..errors import PayloadError, SkedulrError
 from ..hub.alarm import Alarm
 from ..hub.driver import Driver, Repeat
@@ -95,8 +96,9 @@ class Ticker:
     def __init__(
         self, *, store: ScheduleStore, store_of: Callable[[str], ScheduleStore],
         directory: Directory, wire: SharedWire, driver: Driver, clock: Clock, owner: str,
-        declared: Iterable[Definition], times: Times | None = None,
+        declared: Iterable[Definition], times: Times | None = None, codec: Codec | None = None,
     ) -> None:
+        self._codec = codec
         self._store, self._store_of, self._directory = store, store_of, directory
         self._wire, self._driver, self._clock = wire, driver, clock
         self._pool, self._times = store.keys.pool, times or Times()
@@ -108,6 +110,8 @@ class Ticker:
         )
         self._kept: dict[str, Definition] = dict(self._declared)
         self._silent: dict[str, int] = {}
+        #: Schedules that were said to be unreadable.
+        self._complained: set[str] = set()
         #: The silent sets whose schedules were looked for last, and when.
         self._swept: set[str] = set()
         self._swept_ms = 0
@@ -141,17 +145,19 @@ class Ticker:
 
     def beat(self) -> None:
         """Say that the code lives, registering it where needed; look; mend what got lost."""
-        try:
-            seldom = self._beats % SWEEP_BEATS == 0
-            if self._declared or seldom:
-                # Code that declares nothing has nothing to keep alive.
-                self.declare()
-            self.look()
-            if seldom:
-                self.sweep()
-            self._beats += 1
-        except WireError as error:
-            log.debug("pool %s: can not see to the schedules: %s", self._pool, error)
+        seldom = self._beats % SWEEP_BEATS == 0
+        # Code that declares nothing has nothing to keep alive.
+        steps = [self.declare] if self._declared or seldom else []
+        for step in [*steps, self.look, *([self.sweep] if seldom else [])]:
+            try:
+                step()
+            except WireError as error:
+                log.debug("pool %s: can not see to the schedules: %s", self._pool, error)
+                return
+            except Exception:
+                # Something in Redis that nobody foresaw: it must silence nothing else.
+                log.exception("pool %s: seeing to the schedules failed", self._pool)
+        self._beats += 1
 
     # Declaring
 
@@ -226,9 +232,18 @@ class Ticker:
                 self._ring_at(look.next_due_ms)
             if look.paused:
                 return
-            offset += self._fire(look)
-            if len(look.due) < MOST_DUE:
+            self._complain(look.unreadable)
+            offset += self._fire(look) + len(look.unreadable)
+            if len(look.due) + len(look.unreadable) < MOST_DUE:
                 return
+
+    def _complain(self, unreadable: Sequence[str]) -> None:
+        """Say once of each schedule that its state can not be read: it can not be fired."""
+        for name in unreadable:
+            if name not in self._complained and len(self._complained) < MOST_KEPT:
+                self._complained.add(name)
+                log.error("schedule %s/%s can not be fired: its state can not be read; "
+                          "see skedulr doctor", self._pool, name)
 
     def _take_time(self, now_ms: int) -> None:
         self._clock.anchor(now_ms)
@@ -278,7 +293,7 @@ class Ticker:
             run = None
             if decision.fire_ms is not None:
                 run = definition.submission(
-                    decision.fire_ms, plan.fires_at(due.name, decision.fire_ms)
+                    decision.fire_ms, plan.fires_at(due.name, decision.fire_ms), self._codec
                 )
         except Exception as error:
             self._stop_failing(due.name, due.state, error)
@@ -444,14 +459,14 @@ def _digest(definitions: Iterable[Definition]) -> str:
 
 
 def definitions_of(
-    app: Skedulr, pool: str, payload_limit: int, served: Iterable[str]
+    app: Skedulr, pool: str, payload_limit: int, served: Iterable[str], codec: Codec | None = None
 ) -> list[Definition]:
     """The schedules of an app whose runs go to ``pool``; says once which go to pools that this
     node does not serve, since those are registered by nobody here.
 
     Raises what is wrong with one of them: PayloadError, ConfigError.
     """
-    defined = [define(declared, payload_limit) for declared in app.declared.values()]
+    defined = [define(declared, payload_limit, codec) for declared in app.declared.values()]
     if pool == min(served, default=pool):
         for name in sorted({name for name, _ in defined}.difference(served)):
             log.warning("%d schedules of the code are for pool %r, which this node does not serve",

@@ -1,5 +1,5 @@
 -- PURPOSE  Take up to `want` tasks under a lease, after promoting what is due. Repeatable by number.
---          Of the suspects an owner holds one at a time, and takes it in a batch of one.
+--          Suspects are taken in groups of their own (see suspects.lua).
 -- KEYS     ready stream removed delayed suspects leases claims tasks info owned own cancels unique
 --          wake meta broken
 -- ARGV     owner, number of this call, want (at most 500), how many of them start at once, lease ms
@@ -14,6 +14,7 @@
 -- include: leases
 -- include: claim_text
 -- include: locks
+-- include: suspects
 -- include: wake
 local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, owned, own, cancels,
   unique, wake, meta, broken = unpack(KEYS)
@@ -30,8 +31,18 @@ local function headers_of(ids)
   return redis.call('HMGET', info, unpack(ids))
 end
 
+-- From when a next group of suspects may be taken, where time alone tells.
+local next_group
+
+-- When there may be more to take here: a delayed task is due, or suspects may run.
+local function next_time()
+  local due = next_due(delayed)
+  if next_group and (due == -1 or next_group < due) then return next_group end
+  return due
+end
+
 local function answer(ids, places, bodies, headers)
-  local reply = {now, next_due(delayed), {}}
+  local reply = {now, next_time(), {}}
   if #ids == 0 then return reply end
   if redis.call('EXISTS', cancels) == 1 then
     for i, flag in ipairs(redis.call('SMISMEMBER', cancels, unpack(ids))) do
@@ -61,19 +72,29 @@ local function again(ids_text)
   return answer(ids, places, redis.call('HMGET', tasks, unpack(ids)), headers_of(ids))
 end
 
--- Whether a suspect waits that this owner may take: it holds none.
-local function may_take_suspect(last_suspect)
-  if starting == 0 or redis.call('EXISTS', suspects) == 0 then return false end
-  local text = last_suspect and redis.call('HGET', claims, last_suspect)
-  return not (text and string.sub(text, 1, #owner + 1) == owner .. ':')
+-- How many suspects this owner is to take now, 0 for other tasks.
+local function suspects_to_take(last_group)
+  if starting == 0 or redis.call('EXISTS', suspects) == 0 then return 0 end
+  local allowed, from = group_allowed(meta, claims, owner, last_group, now)
+  next_group = from
+  return math.min(allowed, starting, want)
 end
 
--- Take up to `limit`, or one suspect; whether anything was there, and ids, places and bodies. An
+-- Note which suspects run together, so that the next are taken at the right time.
+local function remember_group(size, ids)
+  redis.call('HSET', own, 'suspect', group_text(now + RAN_FOR_A_WHILE, size, ids))
+  if redis.call('EXISTS', suspects) == 1
+     and tonumber(redis.call('HGET', meta, 'wary') or 0) < 2 then
+    next_group = now + RAN_FOR_A_WHILE
+  end
+end
+
+-- Take up to `limit` tasks, or suspects; whether anything was there, and ids, places and bodies. An
 -- id without a body is nobody's task: it is set aside and shown (doctor), and the rest goes on.
 local function pop(suspected, limit)
   local took, popped = true, nil
   if suspected then
-    popped = redis.call('ZPOPMIN', suspects, 1)
+    popped = redis.call('ZPOPMIN', suspects, limit)
   else
     took, popped = queue_take(k, owner, limit)
   end
@@ -115,7 +136,7 @@ local function lease_out(ids, places, headers, suspected)
   if headers then release_started(ids, headers) end
 end
 
-local stored, last_suspect = repeated(own, 'claim', number)
+local stored, last_group = repeated(own, 'claim', number)
 if type(stored) == 'table' then return stored end
 if stored then return again(stored) end
 if redis.call('HGET', meta, 'paused') == '1' then return {now, -1, {}} end
@@ -127,14 +148,15 @@ if want == 0 then
   if moved > 0 then wake_one(wake, meta) end
   return answer({})
 end
-local suspected = may_take_suspect(last_suspect)
-local took, ids, places, bodies = pop(suspected, want)
+local group = suspects_to_take(last_group)
+local suspected = group > 0
+local took, ids, places, bodies = pop(suspected, suspected and group or want)
 local headers = headers_of(ids)
 if #ids > 0 then
   lease_out(ids, places, headers, suspected)
   -- Only a call that took something must be remembered: any other may simply run again.
   remember(own, 'claim', ARGV[2], table.concat(ids, ' '))
-  if suspected then redis.call('HSET', own, 'suspect', ids[1]) end
+  if suspected then remember_group(group, ids) end
 end
 if took and (queue_length(k) > 0 or redis.call('EXISTS', suspects) == 1) then wake_one(wake, meta) end
 return answer(ids, places, bodies, headers)

@@ -8,7 +8,7 @@
 -- include: now
 -- include: lane
 -- include: delay_claimed
--- include: suspect_left
+-- include: suspects
 local delayed, stream, leases, claims, info, owned, own, cancels, suspects, wake, meta =
   unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 3

@@ -2,18 +2,19 @@
 -- KEYS     stream leases claims tasks info done records dead owned own cancels watch stats unique
 --          progress suspects wake meta edges outbox history
 -- ARGV     number of this call, the count n of tasks that end, then n times:
---          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired), or to have it
---          counted "<kind> <waited ms or -> <ran ms or -> <name>", journal entry;
+--          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired, 'k' skipped), or
+--          to have it counted "<kind> <waited ms or -> <ran ms or -> <name>", journal entry;
 --          then pairs id, token of tasks that were started since the last call
 -- RETURNS  {now ms, verdicts}: a letter a task that ends: 'k' kept, 'l' the claim is lost; and,
 --          except in a repeat, how many of the ended have others that wait for them, if any
 -- include: now
 -- include: lane
 -- include: drop_claims
+-- include: forgive
 -- include: mark_started
 -- include: end_tasks
 -- include: count_runs
--- include: suspect_left
+-- include: suspects
 local stream, leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats,
   unique, progress, suspects, wake, meta, edges, outbox, history = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -29,6 +30,7 @@ local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
 local told = 0
 local verdicts, kept, texts = judge_claims(claims, ids, tokens)
+forgive_lost(info, ids, tokens, verdicts)
 if #kept > 0 then
   local ending, kinds, entries, samples = {}, {}, {}, {}
   for n, i in ipairs(kept) do

@@ -11,7 +11,7 @@
 -- include: lane
 -- include: delay_claimed
 -- include: end_tasks
--- include: suspect_left
+-- include: suspects
 local stream, leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats,
   unique, progress, suspects, wake, meta, edges, outbox = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 3

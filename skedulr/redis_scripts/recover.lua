@@ -69,8 +69,9 @@ if #expired == 0 then return answer({}, more) end
 local ids, texts = claims_of(expired)
 local charged, died
 if crashes > 0 then
-  ids, charged, died =
-    judge_death(k, ids, texts, '', true, crashes, ARGV[5], ARGV[6], now)
+  ids, charged, died = judge_death(k, ids, texts, {
+    culprit = '', limit = crashes, back = ARGV[5], death = ARGV[6], judging = true, presumed = true,
+  }, now)
 else
   give_back(k, ids, texts)
 end

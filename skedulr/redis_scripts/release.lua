@@ -6,8 +6,9 @@
 -- ARGV     'ids', then pairs id, token
 --          'owner', owner: all that it holds, nobody is charged; or 'owner', owner, the culprit's
 --          id or '', crashes that kill, journal entry of a crash that does not, of one that does,
---          '1' if what was started is suspect where nobody is named (see judge_death.lua), and
---          what the culprit's task is called, '' if that is not known
+--          '1' if what was started is suspect where nobody is named, what the culprit's task is
+--          called ('' if that is not known), '1' if it is a loss and no crash that is counted (see
+--          judge_death.lua)
 -- RETURNS  {now ms, {ids given back}, 1 if more may be left}; of a death that was judged also
 --          {those charged a crash and given back}, {those that are dead now}
 -- include: now
@@ -51,8 +52,10 @@ end
 if #ids > 0 then
   if not whole_owner then redis.call('SREM', owned, unpack(ids)) end
   if limit > 0 then
-    ids, charged, died =
-      judge_death(k, ids, texts, ARGV[3], ARGV[7] == '1', limit, ARGV[5], ARGV[6], now)
+    ids, charged, died = judge_death(k, ids, texts, {
+      culprit = ARGV[3], limit = limit, back = ARGV[5], death = ARGV[6], judging = ARGV[7] == '1',
+      loss = ARGV[9] == '1',
+    }, now)
   else
     give_back(k, ids, texts)
   end

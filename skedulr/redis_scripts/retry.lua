@@ -11,7 +11,8 @@
 -- include: lane
 -- include: delay_claimed
 -- include: count_runs
--- include: suspect_left
+-- include: forgive
+-- include: suspects
 local delayed, stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake,
   meta, stats, history = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
@@ -34,6 +35,7 @@ redis.call('ZREM', leases, '')
 local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 2], ARGV[4 * i - 1] end
 local verdicts, kept, texts = judge_claims(claims, ids, tokens)
+forgive_lost(info, ids, tokens, verdicts)
 verdicts, kept, texts = leave_cancelled(cancels, ids, verdicts, kept, texts)
 if #kept > 0 then
   local failed, delays, entries, samples = {}, {}, {}, {}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from ..app import Skedulr
+from ..codecs import Codec
 from ..hub.driver import Driver
 from ..keys import PoolKeys, SpaceKeys
 from ..pools.board import Board
@@ -39,7 +40,7 @@ class Crew:
     def __init__(
         self, *, namespace: str, pool: str, app: Skedulr, wire: SharedWire, clock: Clock,
         driver: Driver, workers: int, result_limit: int, on_end: Callable[[], object],
-        declared: Sequence[Definition] = (),
+        declared: Sequence[Definition] = (), codec: Codec | None = None,
     ) -> None:
         self.pool, self._workers, self._wire, self._on_end = pool, workers, wire, on_end
         self.keys = PoolKeys(namespace, pool)
@@ -53,7 +54,7 @@ class Crew:
         self._executor = Executor(
             pool=pool, owner=owner, app=app, recorder=self._recorder, driver=driver,
             clock=RedisClock(clock), board=self._board,
-            limits=Limits(workers, LEASE_S, result_limit, unknown_after_s=0.0),
+            limits=Limits(workers, LEASE_S, result_limit, unknown_after_s=0.0), codec=codec,
         )
         self._recorder.on_recorded = self._recorded
         self._recorder.started = self._executor.holdings.started
@@ -65,6 +66,7 @@ class Crew:
             store=self._schedules, wire=wire, driver=cast(Driver, _Unwound()),
             store_of=lambda other: ScheduleStore(PoolKeys(namespace, other), space.control),
             directory=Directory(space), clock=RedisClock(clock), owner=owner, declared=declared,
+            codec=codec,
         )
         #: How many of its tasks wait for the ends of others.
         self.waiting = 0

@@ -28,6 +28,7 @@ from .. import options
 from ..app import Skedulr
 from ..app import default as default_app
 from ..client import Client, ClientConfig, _announce, _Process
+from ..codecs import Codec, codec_of
 from ..committer import Committer, Parcel
 from ..context import Context, task_id
 from ..delivery import Delivery
@@ -129,6 +130,7 @@ class DrivenApp(Skedulr):
         self._errors: list[BaseException] = []
         self._trace_before: Any = None
         self._result_limit = self._payload_limit = 0
+        self._sealing: Codec | None = None
 
     # Life
 
@@ -136,6 +138,7 @@ class DrivenApp(Skedulr):
         """Take over the served app."""
         settings = configuration.load({}, self._served.settings, os.environ, Path.cwd(), None)
         self._result_limit, self._payload_limit = settings.result_limit, settings.payload_limit
+        self._sealing = self._served.codec or codec_of(settings.codec)
         self._served.client_maker = partial(DrivenClient, self)
         self.hooks.on("dead")(self._on_dead)
         self._trace_before = gettrace()
@@ -376,8 +379,8 @@ class DrivenApp(Skedulr):
                 clock=self.clock, driver=self._driver, workers=self._workers_of(pool),
                 result_limit=self._result_limit, on_end=self._moved.set,
                 declared=() if self._at_once else definitions_of(
-                    self._served, pool, self._payload_limit, [pool]
-                ),
+                    self._served, pool, self._payload_limit, [pool], self._sealing
+                ), codec=self._sealing,
             )
             known.start()
         return known
@@ -401,12 +404,12 @@ class DrivenClient(Client):
         self._one_process = _DrivenProcess(driven, config)
 
     def start_workflow(
-        self, id: str, name: str, steps: Sequence[tuple[str | None, Call[Any]]]
+        self, id: str, name: str, steps: Sequence[tuple[str | None, str | None, Call[Any]]]
     ) -> None:
         """As ``Client.start_workflow``; under ``inline()`` it has ended then."""
         super().start_workflow(id, name, steps)
         self._driven.submitted([
-            f"{call.task.option('pool', 'default')}/{call.task.own['id']}" for _, call in steps
+            f"{call.task.option('pool', 'default')}/{call.task.own['id']}" for _, _, call in steps
         ])
 
     def cancel(self, id: str) -> bool:

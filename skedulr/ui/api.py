@@ -17,7 +17,7 @@ from .operations import ACTIONS, Record
 from .plain import dump
 from .problems import Problem
 from .requests import OVERHEAD_BYTES, number, only, read_json
-from .site import Site
+from .site import WORKFLOW_ACTIONS, Site
 from .static import serve
 
 #: What of a node's record is shown.
@@ -43,6 +43,7 @@ class Api:
         app.route("/api/stats", "GET", self.stats)
         app.route("/api/pools", "GET", self.pools)
         app.route("/api/nodes", "GET", self.nodes)
+        app.route("/api/tuner", "GET", self.tuner)
         app.route("/api/tasks", "GET", self.tasks)
         app.route("/api/tasks", "POST", self.submit)
         app.route("/api/tasks/<pool>/<uid>", "GET", self.task)
@@ -59,11 +60,15 @@ class Api:
         app.route("/api/pools/<pool>/resume", "POST", lambda pool: self.pause(pool, False))
         app.route("/api/pools/<pool>/scale", "POST", self.scale)
         app.route("/api/pools/<pool>/purge", "POST", self.purge)
+        app.route("/api/nodes/<node>/drain", "POST", lambda node: self.drain(node, True))
+        app.route("/api/nodes/<node>/undrain", "POST", lambda node: self.drain(node, False))
         app.route("/api/pause", "POST", lambda: self.pause(None, True))
         app.route("/api/resume", "POST", lambda: self.pause(None, False))
         app.route("/api/workflows/<id>", "GET", self.workflow)
         app.route("/api/workflows/<pool>/<uid>", "GET",
                   lambda pool, uid: self.workflow(f"{pool}/{uid}"))
+        for action in WORKFLOW_ACTIONS:
+            app.route(f"/api/workflows/<pool>/<uid>/{action}", "POST", self._on_workflow(action))
         app.route("/api/schedules", "GET", self.schedules)
         for action in ("run", "pause", "resume", "remove"):
             app.route(f"/api/schedules/<name>/{action}", "POST", self._on_schedule(action))
@@ -86,6 +91,10 @@ class Api:
         return answer(listed([
             {name: node.get(name) for name in NODE} for node in self.site.overview().nodes
         ]))
+
+    def tuner(self) -> bottle.HTTPResponse:
+        """What the leader decided of tuned pools, newest first."""
+        return answer(listed(self.site.client.decisions()))
 
     def tasks(self) -> bottle.HTTPResponse:
         """Tasks by state, pool, name and text; newest first, by pages."""
@@ -192,6 +201,12 @@ class Api:
         self.site.scale(pool, given["workers"])
         return answer(self.site.pool(pool))
 
+    def drain(self, node: str, drained: bool) -> bottle.HTTPResponse:
+        """Have a node claim nothing more, or again; the node."""
+        self._given()
+        record = self.site.drain(node, drained)
+        return answer({name: record.get(name) for name in NODE})
+
     def purge(self, pool: str) -> bottle.HTTPResponse:
         """Remove what has not started, or what is in a state; 202 where that takes long."""
         given = texts(self._given("state", "name"))
@@ -207,6 +222,14 @@ class Api:
         if not isinstance(fix, bool):
             raise Problem(400, "bad_request", '"fix" is to be true or false')
         return answer({"checkup": self.site.examine(fix)}, 202)
+
+    def _on_workflow(self, action: str) -> Callable[[str, str], bottle.HTTPResponse]:
+        def act(pool: str, uid: str) -> bottle.HTTPResponse:
+            self._given()
+            self.site.steer_workflow(f"{pool}/{uid}", action)
+            return self.workflow(f"{pool}/{uid}")
+
+        return act
 
     def _on_schedule(self, action: str) -> Callable[[str], bottle.HTTPResponse]:
         def act(name: str) -> bottle.HTTPResponse:

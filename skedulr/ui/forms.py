@@ -21,6 +21,7 @@ from .plain import parse
 from .problems import Problem, problem_of
 from .requests import read_form
 from .security import Credentials, Guard, session_cookie
+from .site import WORKFLOW_ACTIONS
 
 if TYPE_CHECKING:
     from .site import Site
@@ -47,6 +48,8 @@ class Forms:
         app.route("/do/pools/<pool>/<action>", "POST", self.pool)
         app.route("/do/pools/<action>", "POST", self.all_pools)
         app.route("/do/schedules/<name>/<action>", "POST", self.schedule)
+        app.route("/do/workflows/<pool>/<uid>", "POST", self.workflow)
+        app.route("/do/nodes/<node>/<action>", "POST", self.node)
         app.route("/do/doctor", "POST", self.doctor)
         app.route("/do/submit", "POST", self.submit)
         app.route("/login", "POST", self.login)
@@ -109,6 +112,24 @@ class Forms:
         if run is not None:
             return self._leave(f"/tasks/{run}", f"Schedule {name} runs now.")
         return self._back(form, f"Schedule {name} is {_PAST[action]}.")
+
+    def workflow(self, pool: str, uid: str) -> bottle.HTTPResponse:
+        """Cancel a workflow, or resubmit what failed of it."""
+        form = self._form()
+        action = one(form, "action")
+        if action not in WORKFLOW_ACTIONS:
+            raise Problem(404, "not_found", "there is no such action on a workflow")
+        count = self.site.steer_workflow(f"{pool}/{uid}", action)
+        return self._back(form, f"{count:,} {_PAST[action]}.")
+
+    def node(self, node: str, action: str) -> bottle.HTTPResponse:
+        """Have a node claim nothing more, or again."""
+        form = self._form()
+        if action not in ("drain", "undrain"):
+            raise Problem(404, "not_found", "there is no such action on a node")
+        self.site.drain(node, action == "drain")
+        told = "claims nothing more; what runs there ends" if action == "drain" else "claims again"
+        return self._back(form, f"Node {node} {told}.")
 
     def doctor(self) -> bottle.HTTPResponse:
         """Have all that is stored examined, and mended where the form says so."""

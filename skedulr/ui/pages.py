@@ -22,6 +22,7 @@ from ..errors import SkedulrError, StorageUnavailable
 from ..lists import Selection
 from ..scheduling import Plan
 from . import redisview, shown, static
+from .drawing import draw
 from .plain import pretty
 from .problems import Problem
 from .requests import only
@@ -36,6 +37,8 @@ log = logging.getLogger("skedulr.ui")
 TEMPLATES = Path(__file__).parent / "templates"
 #: Tasks on a page of the list.
 ROWS = 50
+#: The tuner's decisions on the page of nodes.
+DECISIONS = 20
 FILTERS = ("state", "pool", "name", "query")
 STATES = (
     "running", "queued", "scheduled", "waiting", "succeeded", "dead", "cancelled", "skipped",
@@ -87,6 +90,8 @@ class Pages:
         app.route("/", "GET", self.overview)
         app.route("/tasks", "GET", self.tasks)
         app.route("/tasks/<pool>/<uid>", "GET", self.task)
+        app.route("/workflows/<uid>", "GET", lambda uid: self.workflow("default", uid))
+        app.route("/workflows/<pool>/<uid>", "GET", self.workflow)
         app.route("/dead", "GET", self.dead)
         app.route("/schedules", "GET", self.schedules)
         app.route("/nodes", "GET", self.nodes)
@@ -130,6 +135,18 @@ class Pages:
             "task", f"{task.get('name') or id}", task=task, attempts=attempts, stack=stack
         )
 
+    def workflow(self, pool: str, uid: str) -> str:
+        """A workflow as a graph and as a table."""
+        view = self.site.client.workflow(f"{pool}/{uid}")
+        names = {
+            one["id"]: one["name"] or f"#{one['id'].rpartition('.')[2]}" for one in view["steps"]
+        }
+        steps = len(view["ids"])
+        return self.render(
+            "workflow", view["name"], workflow=view, names=names, steps=steps,
+            drawing=draw(view["steps"]) if steps == len(view["steps"]) else None,
+        )
+
     def dead(self) -> str:
         """The dead-letter queue, by task and error."""
         query = _query()
@@ -159,6 +176,7 @@ class Pages:
         running = Selection(state="running")
         return self.render(
             "nodes", "Nodes", nodes=Panel(lambda: self.site.overview().nodes),
+            decisions=Panel(lambda: self.site.client.decisions(DECISIONS)),
             running=Panel(lambda: self.site.page(running, 200, None).items),
         )
 

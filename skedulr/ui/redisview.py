@@ -43,6 +43,8 @@ class RedisView:
     """All of it."""
 
     info: Info = field(default_factory=dict)
+    #: In a Cluster each master with its INFO; ``info`` is that of the first, which is looked at.
+    masters: list[tuple[str, Info]] = field(default_factory=list)
     slow: list[Slow] = field(default_factory=list)
     commands: list[tuple[str, int, float]] = field(default_factory=list)
     broken: list[tuple[str, int]] = field(default_factory=list)
@@ -61,7 +63,7 @@ def look(client: Client, pools: list[str]) -> RedisView:
     """Ask for everything. Raises StorageUnavailable where Redis does not answer."""
     view = RedisView()
     parts: tuple[tuple[str, Callable[[Wire], None]], ...] = (
-        ("INFO", lambda wire: view.info.update(_info(wire))),
+        ("INFO", lambda wire: _read_info(wire, view)),
         ("INFO commandstats", lambda wire: view.commands.extend(_commands(wire))),
         ("SLOWLOG", lambda wire: view.slow.extend(_slow(wire))),
         ("HLEN", lambda wire: view.broken.extend(_broken(wire, client.config.namespace, pools))),
@@ -71,12 +73,20 @@ def look(client: Client, pools: list[str]) -> RedisView:
             client.ask(part)
         except RedisError as error:
             view.refused.append(f"{name}: {error}")
-    view.findings = list(_findings(view))
+    view.findings = _findings(view)
+    for name, info in view.masters[1:]:
+        view.findings += [
+            Finding(one.level, f"{name}: {one.title}", one.advice)
+            for one in _findings(RedisView(info))
+        ]
     return view
 
 
-def _info(wire: Wire) -> Info:
-    return _lines(wire.call("INFO"))
+def _read_info(wire: Wire, view: RedisView) -> None:
+    nodes = wire.every_node()
+    infos = [(str(node.place or ""), _lines(node.call("INFO"))) for node in nodes]
+    view.info = infos[0][1]
+    view.masters = infos if nodes[0] is not wire else []
 
 
 def _lines(text: bytes) -> Info:
@@ -186,4 +196,16 @@ def facts(view: RedisView) -> list[tuple[str, list[tuple[str, Any, str]]]]:
             ("Key hits", hits / (hits + misses) if hits + misses else None, "percent"),
             ("Replicas", number("connected_slaves"), "count"),
         ]),
+        *_cluster_facts(view),
     ]
+
+
+def _cluster_facts(view: RedisView) -> list[tuple[str, list[tuple[str, Any, str]]]]:
+    if not view.masters:
+        return []
+    return [("Cluster", [
+        ("Nodes with keys", f"{len(view.masters)} masters", "text"),
+        ("Shown on this page", view.masters[0][0], "text"),
+        *((f"Memory of {name}", float(info.get("used_memory", 0)), "size")
+          for name, info in view.masters),
+    ])]

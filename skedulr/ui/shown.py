@@ -68,6 +68,11 @@ def millis(ms: float | None) -> str:
     return duration(None if ms is None else ms / 1000)
 
 
+def workflow_colour(state: str) -> str:
+    """The colour of a workflow's state is that of a task's."""
+    return {"failed": "dead", "starting": "waiting"}.get(state, state)
+
+
 def size(number: float | None) -> str:
     """Bytes, as ``12.3 MB``."""
     if number is None:

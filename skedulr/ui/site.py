@@ -36,6 +36,9 @@ BASE, CALLER = "skedulr.base", "skedulr.caller"
 #: How long answers for pages are kept, seconds.
 _COUNTS_S, _SAMPLES_S, _HISTORY_S = 0.5, 5.0, 10.0
 
+#: What can be done to a workflow.
+WORKFLOW_ACTIONS = ("cancel", "resubmit")
+
 
 class Site:
     """One namespace as the UI sees it. ``client`` may be a function, for one that comes later."""
@@ -202,6 +205,14 @@ class Site:
         self.audit(f"{action} schedule", name)
         return schedule, run
 
+    def steer_workflow(self, id: str, action: str) -> int:
+        """Cancel a workflow, or resubmit what failed of it; how many tasks that was a change for.
+        TaskNotFound."""
+        act = self.client.cancel_workflow if action == "cancel" else self.client.resubmit_workflow
+        count = act(id)
+        self.audit(f"{action} workflow", id)
+        return count
+
     def submit(self, given: dict[str, Any]) -> Handle[Any]:
         """Queue what a submit's JSON describes."""
         return self.client.submit(call_of(given))
@@ -217,6 +228,12 @@ class Site:
         self.pool(pool)
         self.client.scale_pool(pool, workers)
         self.audit("scale", f"pool {pool} to {'its own size' if workers is None else workers}")
+
+    def drain(self, node: str, drained: bool) -> dict[str, Any]:
+        """Have a node claim nothing more, or again; its record as it is then."""
+        self.client.drain_node(node, drained)
+        self.audit("drain" if drained else "undrain", f"node {node}")
+        return next(one for one in self.overview().nodes if one["id"] == node)
 
     def sizes(self) -> dict[str, int]:
         """Workers a process of each pool has: as they were set, else as they are."""

@@ -1,6 +1,6 @@
 """Workflows, measured: a chain, a fan-out with a join, memory an edge. By hand:
 
-    python tests/benchmarks/workflows.py [chain] [fan] [plain] [--steps 1000] [--tasks 100000]
+    python tests/benchmarks/workflows.py [chain] [fan] [map] [edges] [plain] [--steps N] [--tasks N]
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ from skedulr import task
 @task(name="nothing")
 def nothing():
     pass
+
+@task(name="take")
+def take(item):
+    pass
+
+@task(name="span")
+def span(count):
+    return list(range(count))
 """
 
 
@@ -74,6 +82,51 @@ def fan(server: Server, app: Any, tasks: int) -> None:
     print("fan: state", w.state, w.info()["counts"])
 
 
+def mapped(server: Server, app: Any, tasks: int) -> None:
+    """A map: its tasks are made by whoever delivers, and joined once."""
+    span, nothing = app.remote("span"), app.remote("take")
+    before = scripts(server)
+    began = time.perf_counter()
+    with app.workflow("map") as w:
+        all_of = w.map(nothing, w.add(span.bind(tasks)))
+        last = w.add(app.remote("nothing").bind(), depends_on=all_of)
+    last.handle.result(timeout=600)
+    took = time.perf_counter() - began
+    more = {name: count - before.get(name, 0) for name, count in scripts(server).items()}
+    print(f"map: {tasks / took:,.0f} tasks/s, {tasks:,} made, run and joined in {took:.1f} s; "
+          f"{more.get('evalsha', 0) / tasks * 1000:.1f} script calls per 1,000 tasks, "
+          f"state {w.state}")
+
+
+def edges(server: Server, app: Any, tasks: int) -> None:
+    """What waiting costs: the same tasks plain, and with one edge each; and where it lies."""
+    nothing = app.remote("nothing")
+    app.pause("default")
+    used = server.client.info("memory")["used_memory"]
+    app.submit_many(nothing.bind() for _ in range(tasks))
+    bare = server.client.info("memory")["used_memory"] - used
+    used = server.client.info("memory")["used_memory"]
+    with app.workflow("fan") as w:
+        first = w.add(nothing.bind())
+        wide = [w.add(nothing.bind(), depends_on=first) for _ in range(tasks)]
+        w.add(nothing.bind(), depends_on=wide)
+    tied = server.client.info("memory")["used_memory"] - used
+    print(f"edges: {bare / tasks:.0f} bytes a plain task, {tied / tasks:.0f} with two edges: "
+          f"{(tied - bare) / tasks / 2:.0f} an edge")
+    for name in ("tasks", "ready", "waiting", "held", "edges", "outbox", "records"):
+        key = f"{{skedulr:default}}:{name}"
+        size = server.client.execute_command("MEMORY", "USAGE", key, "SAMPLES", 1000) or 0
+        print(f"edges: {name:8} {size / tasks:6.0f} bytes a task")
+    app.purge("default")
+    app.resume("default")
+
+
+def scripts(server: Server) -> dict[str, int]:
+    """Calls of each command so far."""
+    found = server.client.info("commandstats")
+    return {name[8:]: one["calls"] for name, one in found.items()}
+
+
 def plain(server: Server, app: Any, tasks: int) -> None:
     nothing = app.remote("nothing")
     commands = calls(server)
@@ -95,7 +148,7 @@ def plain(server: Server, app: Any, tasks: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", nargs="*", default=["chain", "fan", "plain"])
+    parser.add_argument("what", nargs="*", default=["chain", "fan", "map", "edges", "plain"])
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--tasks", type=int, default=100_000)
     given = parser.parse_args()
@@ -108,6 +161,10 @@ def main() -> None:
                     chain(server, node.app, given.steps)
                 elif what == "fan":
                     fan(server, node.app, given.tasks)
+                elif what == "map":
+                    mapped(server, node.app, given.tasks)
+                elif what == "edges":
+                    edges(server, node.app, given.tasks)
                 else:
                     plain(server, node.app, given.tasks)
         finally:

@@ -152,6 +152,16 @@ def test_a_schedule_is_run_paused_and_previewed(page: Any, shop: Shop) -> None:
     expect(page.locator("#preview .bad")).to_be_visible()
 
 
+def test_a_node_is_drained_and_claims_again(page: Any, shop: Shop) -> None:
+    page.goto("/nodes")
+    page.click("button:has-text('Drain')")
+    page.click("#confirm-yes")
+    expect(page.locator(".node h2")).to_contain_text("drained", timeout=15_000)
+    id = shop.submit("add", 1, 2)
+    page.click("button:has-text('Claim again')")
+    shop.wait(id, "succeeded")
+
+
 def test_the_doctor_finds_and_mends_from_the_page(page: Any, shop: Shop) -> None:
     ready = "{skedulr:default}:ready"
     shop.app.pause("default")

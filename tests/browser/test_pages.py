@@ -267,3 +267,33 @@ _CONTRAST = """() => {
     return [ink, ground, (high + 0.05) / (low + 0.05)];
   }).filter(([, , ratio]) => ratio < 4.5);
 }"""
+
+
+def test_a_workflow_s_graph_follows_its_steps_and_leads_to_them(page: Any, shop: Shop) -> None:
+    add = shop.app.remote("add")
+    with shop.app.workflow("sums") as w:
+        first = w.add(add.using(delay=3).bind(1, 2), name="first")
+        w.add(add.bind(first, 3), name="second")
+    answer = page.goto(f"/workflows/{w.id}")
+    assert answer.status == 200
+    expect(page.locator("#graph .step")).to_have_count(2)
+    expect(page.locator("#graph .step.waiting")).to_contain_text("second")
+    # Live: nothing is loaded anew.
+    expect(page.locator("#graph .step.succeeded")).to_have_count(2, timeout=15_000)
+    expect(page.locator("h1 .state")).to_have_text("succeeded")
+    page.locator("#graph .step.succeeded").last.click()
+    expect(page).to_have_url(re.compile("/tasks/"))
+    page.locator(".facts a", has_text=w.id).click()
+    expect(page.locator("h1")).to_contain_text("sums")
+    page.goto(f"/workflows/{w.id}")
+    expect(page.locator("tbody tr")).to_have_count(2)
+
+
+def test_a_failed_workflow_is_resubmitted_by_its_button(page: Any, shop: Shop) -> None:
+    with shop.app.workflow("broken") as w:
+        w.add(shop.app.remote("fail").bind("no"), name="breaks")
+    assert w.wait(timeout=15)
+    page.goto(f"/workflows/{w.id}")
+    expect(page.locator("#graph .step.dead")).to_have_count(1)
+    page.click("text=Resubmit what failed")
+    expect(page.locator(".note")).to_contain_text("1 resubmitted")

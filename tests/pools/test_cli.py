@@ -102,3 +102,26 @@ def test_ctrl_c_ends_a_wait_at_once_and_quietly(start: Callable[..., Node]) -> N
     waiting.send_signal(signal.SIGINT)
     out, err = waiting.communicate(timeout=20)
     assert (waiting.returncode, out, err) == (130, "", "")
+
+
+def test_with_a_codec_only_those_with_the_key_submit_and_read(
+    start: Callable[..., Node], tmp_path: Path,
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("a long and secret text of ours\n")
+    node = start("--codec", f"encrypt:{keys}", work=WORK)
+    keyed = {**environment(node), "SKEDULR_CODEC": f"encrypt:{keys}"}
+
+    def with_key(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "skedulr", *arguments], cwd=node.folder, env=keyed,
+            capture_output=True, text=True, timeout=30,
+        )
+
+    id = with_key("submit", "greet", "--args", '["Ann"]').stdout.strip()
+    assert with_key("result", id, "--timeout", "10").stdout == "Hello, Ann!\n"
+    blind = command(node, "result", id)
+    assert blind.returncode == 1 and "sealed by a codec" in blind.stderr
+    forged = command(node, "submit", "greet", "--args", '["Eve"]').stdout.strip()
+    told = with_key("result", forged, "--timeout", "10")
+    assert told.returncode == 3 and "not sealed" in told.stderr

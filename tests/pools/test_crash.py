@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from harness import Node, gone, now, wait_until
+from harness import WORK, Node, gone, now, wait_until
 from servers import Server
 
 pytestmark = pytest.mark.server
@@ -22,7 +22,7 @@ def test_a_killed_child_is_replaced_and_its_tasks_start_again(
     first = node.child()
     killed_at = now()
     os.kill(first, signal.SIGKILL)
-    # Nobody knows which of the three did it, so they run one at a time from now on.
+    # Nobody knows which of the three did it, so they run apart from now on.
     (node.folder / "open").touch()
     began = node.effects.wait("began", count=6)[3:]
     assert {one.uid for one in began} == set(running)
@@ -127,3 +127,49 @@ def test_tasks_of_a_child_that_died_while_redis_was_away_come_back_with_redis(
     node.effects.wait("began", uid, count=2)
     (node.folder / "open").touch()
     node.wait_state(uid, "succeeded")
+
+
+#: A task that kills its process by the signal that others send as well.
+KILLER = WORK + """
+
+@task(name="kill_self")
+def kill_self():
+    note("began")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_kills_from_outside_in_a_row_cost_an_innocent_task_nothing(
+    start: Callable[..., Node],
+) -> None:
+    node = start()
+    uid = node.submit("burn", 3600)
+    for kills in range(5):
+        node.effects.wait("began", uid, count=kills + 1, timeout=30)
+        os.kill(node.child(), signal.SIGKILL)
+    node.effects.wait("began", uid, count=6, timeout=30)
+    task = node.task(uid)
+    assert (task["state"], task["crashes"], task["attempt"]) == ("running", 0, 1)
+
+
+def test_a_task_that_kills_its_own_process_is_dead_at_the_third_time(
+    start: Callable[..., Node],
+) -> None:
+    node = start(work=KILLER)
+    uid = node.submit("kill_self")
+    record = node.wait_state(uid, "dead", timeout=30)
+    assert len(node.effects.all(uid, "began")) == 3 and record["crashes"] == 3
+
+
+def test_after_a_kill_of_an_idle_process_many_waiting_tasks_do_not_take_turns(
+    start: Callable[..., Node],
+) -> None:
+    node = start(pools="default=20")
+    running = [node.submit("gate", "open") for _ in range(20)]
+    node.effects.wait("began", count=20)
+    os.kill(node.child(), signal.SIGKILL)
+    # All of them at once, though none has ended: they were let in as others ran for a while.
+    node.effects.wait("began", count=40, timeout=30)
+    (node.folder / "open").touch()
+    for uid in running:
+        assert node.wait_state(uid, "succeeded")["crashes"] == 0

@@ -175,3 +175,23 @@ def test_a_size_set_many_times_at_once_ends_at_the_last_one(start: Start) -> Non
     (node.folder / "open").touch()
     for uid in uids:
         node.wait_state(uid, "succeeded")
+
+
+def test_a_drained_node_claims_nothing_and_others_go_on(start: Start) -> None:
+    first = known(start(pools="default=2"), "default")
+    (node,) = app_of(first).client.overview().nodes
+    held = first.submit("gate", "open")
+    first.effects.wait("began", count=1)
+    assert app_of(first).client.drain_node(node["id"], True) is True
+    assert app_of(first).client.drain_node(node["id"], True) is False
+    wait_until(lambda: pool(first)["workers"] == 0, "its pool has no workers")
+    wait_until(lambda: app_of(first).client.overview().nodes[0]["drained"], "it is shown")
+    first.submit("quick", pool="default")
+    second = start(pools="default=1", folder="second")
+    second.effects.wait("ran", count=1)
+    (first.folder / "open").touch()
+    first.wait_state(held, "succeeded")
+    app_of(first).client.drain_node(node["id"], False)
+    wait_until(lambda: pool(first)["workers"] == 3, "it claims again")
+    with pytest.raises(ConfigError, match="there is no node"):
+        app_of(first).client.drain_node("nobody", True)

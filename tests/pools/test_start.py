@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from harness import WORK, Node, wait_until
-from servers import Server
+from servers import Server, free_port
 
 pytestmark = pytest.mark.server
 
@@ -99,6 +101,28 @@ def test_a_named_server_that_is_away_is_awaited_and_nothing_else_is_started(
     assert not (node.folder / ".skedulr").exists()
     server.start()
     node.wait_state(node.submit("quick"), "succeeded")
+
+
+def test_a_password_that_is_refused_is_said_and_tried_again_until_it_is_right(
+    nodes: Nodes, fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server(tcp=True)
+    server.client.config_set("requirepass", "right")
+    node = nodes(server.url.replace("//", "//:wrong@")).start(None)
+    node.wait_log("does not let us in: it refuses this user or password")
+    assert "wrong" not in node.log and "(from --redis)" in node.log
+    server.client.config_set("requirepass", "wrong")
+    node.wait_ready(1)
+    node.wait_state(node.submit("quick"), "succeeded")
+
+
+def test_something_else_that_answers_is_no_redis_that_is_away(nodes: Nodes) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", free_port()), BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        nodes(f"redis://127.0.0.1:{other.server_port}/0").start(None).wait_log(
+            "something else than Redis answers there"
+        )
+        other.shutdown()
 
 
 def test_a_master_whose_server_is_away_can_be_stopped(

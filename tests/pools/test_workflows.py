@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from harness import Node, wait_until
 
+import skedulr
+
 pytestmark = pytest.mark.server
 
 Start = Callable[..., Node]
@@ -27,6 +29,10 @@ def add(*numbers):
 @task(name="total")
 def total():
     return sum(skedulr.current_task().inputs())
+
+@task(name="span")
+def span(count):
+    return list(range(count))
 
 @task(name="die", max_retries=0)
 def die():
@@ -106,3 +112,26 @@ def test_killed_children_lose_no_edge(start: Start) -> None:
     assert last.handle.result(timeout=40) == sum(n + 1 for n in range(500))
     assert w.wait(timeout=20)
     assert w.state == "succeeded"
+
+
+def test_a_map_over_two_pools_survives_kills_and_joins_all_items_once(start: Start) -> None:
+    node = start(pools="default=4,other=4", work=WORK, ready=2)
+    app = app_of(node)
+    add, span = app.remote("add"), app.remote("span")
+    with app.workflow("map") as w:
+        items = w.add(span.using(pool="other").bind(2500))
+        more = w.map(add.using(pool="default").bind(skedulr.previous, 1), items)
+        with w.workflow("part") as part:
+            part.add(add.using(pool="other").bind(0), depends_on=more)
+    for _ in range(2):
+        before = w.info()["ended"]
+        wait_until(lambda seen=before: w.info()["ended"] > seen or w.state == "succeeded",
+                   "it goes on")
+        for pid in node.children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+    assert more.handle.result(timeout=40) == [n + 1 for n in range(2500)]
+    assert w.wait(timeout=20)
+    assert (w.state, w.info()["total"]) == ("succeeded", 2504)

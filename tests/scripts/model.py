@@ -34,10 +34,17 @@ class Header:
     due: int = 0
     unique: str = NO_LOCK
     since: int = 0
+    losses: int = 0
+    blamed: str = ""
 
     def text(self) -> str:
-        parts = [self.priority, self.attempts, self.crashes, self.due, self.unique]
-        return " ".join(map(str, parts + ([self.since] if self.since else [])))
+        crashes = f"{self.crashes}+{self.losses}" if self.losses else self.crashes
+        parts: list[object] = [self.priority, self.attempts, crashes, self.due, self.unique]
+        if self.blamed:
+            parts += [self.since, self.blamed]
+        elif self.since:
+            parts.append(self.since)
+        return " ".join(map(str, parts))
 
 
 @dataclass
@@ -70,6 +77,15 @@ class Entry:
 class Owner:
     held: set[str] = field(default_factory=set)
     lanes: dict[str, str] = field(default_factory=dict)
+    #: The last group of suspects: from when the next may start, its size, those not known to have
+    #: ended.
+    group: tuple[int, int, list[str]] | None = None
+
+    def stored(self) -> dict[str, str]:
+        if self.group is None:
+            return self.lanes
+        since, size, named = self.group
+        return {**self.lanes, "suspect": " ".join([str(since), str(size), *named])}
 
     @property
     def gone(self) -> bool:
@@ -122,7 +138,7 @@ class Model:
             | ({"sequence": str(self.sequence)} if self.sequence else {}),
             "wake": ["1"] if self.woken else [],
             **{f"owned:{name}": owner.held for name, owner in self.owners.items()},
-            **{f"own:{name}": owner.lanes for name, owner in self.owners.items()},
+            **{f"own:{name}": owner.stored() for name, owner in self.owners.items()},
         }
         return {name: value for name, value in whole.items() if value}
 
@@ -195,10 +211,31 @@ class Model:
         return answer if number == int(last) else None
 
     def _suspect_left(self, owner: Owner, uids: Iterable[str]) -> None:
-        if owner.lanes.get("suspect") in uids:
-            del owner.lanes["suspect"]
-            if self._in(SUSPECT):
-                self._wake()
+        if owner.group is None:
+            return
+        since, size, named = owner.group
+        left = [uid for uid in named if uid not in set(uids)]
+        owner.group = since, size, left
+        if len(left) < len(named) and not left and self._in(SUSPECT):
+            self._wake()
+
+    def _group_allowed(self, now: int, owner: str) -> tuple[int, int | None]:
+        """How many suspects an owner may take, or from when."""
+        group, wary = self.owners[owner].group, self.meta.get("wary", 0)
+        if group is None:
+            return 1, None
+        since, size, named = group
+        held = any(self.tasks[uid].owner() == owner for uid in named if uid in self.tasks)
+        if held and (now < since or wary == 2):
+            return 0, since if wary < 2 else None
+        return (1 if wary else min(64, 2 * size)), None
+
+    def _forgive(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for uid, token in pairs:
+            entry = self.tasks.get(uid)
+            if entry and entry.state in LIVE and entry.header and entry.header.blamed == token:
+                entry.header.blamed = ""
+                entry.header.crashes = max(0, entry.header.crashes - 1)
 
     # -- the scripts ------------------------------------------------------------------------------
 
@@ -281,9 +318,12 @@ class Model:
                 self._wake()
             return self._claimed([])
         mine = self.owners[owner]
-        last = self.tasks.get(mine.lanes.get("suspect", ""))
-        marked = bool(starting and self._in(SUSPECT) and not (last and last.owner() == owner))
-        source, limit = (SUSPECT, 1) if marked else (QUEUED, want)
+        allowed, next_group = 0, None
+        if starting and self._in(SUSPECT):
+            allowed, next_group = self._group_allowed(now, owner)
+        group = min(allowed, starting, want)
+        marked = group > 0
+        source, limit = (SUSPECT, group) if marked else (QUEUED, want)
         taken = sorted(self._in(source), key=lambda one: one.score)[:limit]
         for n, one in enumerate(taken):
             one.state, one.token, one.expiry, one.marked = RUNNING, token, now + lease, marked
@@ -294,15 +334,18 @@ class Model:
         if taken:
             mine.lanes["claim"] = f"{number} {' '.join(one.uid for one in taken)}"
             if marked:
-                mine.lanes["suspect"] = taken[0].uid
+                mine.group = now + 500, group, [one.uid for one in taken]
+                if self._in(SUSPECT) and self.meta.get("wary", 0) < 2:
+                    next_group = now + 500
             if self._in(QUEUED, SUSPECT):
                 self._wake()
-        return self._claimed(taken)
+        return self._claimed(taken, next_group)
 
     def _claimed(
-        self, taken: list[Entry]
+        self, taken: list[Entry], next_group: int | None = None
     ) -> tuple[int, list[str], list[tuple[str, int, bytes, str]]]:
-        return self._next_due(), [one.uid for one in taken if one.uid in self.cancels], [
+        times = [at for at in (self._next_due(), next_group or -1) if at != -1]
+        return min(times, default=-1), [one.uid for one in taken if one.uid in self.cancels], [
             (one.uid, one.score, one.journal, one.header.text() if one.header else "")
             for one in taken
         ]
@@ -318,7 +361,9 @@ class Model:
         for uid, token, kind, text in ended:
             kept = self._holds(uid, token)
             verdicts += "k" if kept else "l"
-            if kept:
+            if not kept:
+                self._forgive([(uid, token)])
+            else:
                 mine.held.discard(uid)
                 self._end(now, uid, kind, text)
         for uid, token in started:
@@ -341,6 +386,8 @@ class Model:
         for uid, token, delay in batch:
             if not self._holds(uid, token):
                 verdicts += "l"
+                if text is not None:
+                    self._forgive([(uid, token)])
             elif uid in self.cancels:
                 verdicts += "c"
             else:
@@ -373,6 +420,7 @@ class Model:
                 self.tasks[uid].expiry = now + lease
             else:
                 lost.append(uid)
+                self._forgive([(uid, token)])
                 entry = self.tasks.get(uid)
                 if entry is None or entry.owner() != owner:
                     self.owners[owner].held.discard(uid)
@@ -388,16 +436,30 @@ class Model:
         return given
 
     def _judge(
-        self, now: int, dead: list[Entry], culprit: str, limit: int, judging: bool
+        self, now: int, dead: list[Entry], culprit: str, limit: int, judging: bool,
+        loss: bool = False, presumed: bool = False,
     ) -> tuple[list[str], list[str], list[str]]:
         back, charged, buried = [], [], []
+        nameless = judging and not culprit
+        ran_suspects = [one.owner() for one in dead if one.marked and one.started > 0]
+        if nameless and dead:
+            if len(set(ran_suspects)) < len(ran_suspects):
+                self.meta["wary"] = min(2, self.meta.get("wary", 0) + 1)
+            elif not ran_suspects and not self._in(SUSPECT):
+                self.meta.pop("wary", None)
         for one in dead:
-            ran = judging and not culprit and one.started > 0
-            if one.uid == culprit or (ran and one.marked):
+            ran = nameless and one.started > 0
+            alone = ran_suspects.count(one.owner()) == 1
+            if one.uid == culprit or (ran and one.marked and alone):
                 header = one.touch()
-                header.priority, header.crashes = priority_of(one.score), header.crashes + 1
-                self._count("crashed")
-                if header.crashes >= limit:
+                header.priority = priority_of(one.score)
+                header.crashes += not loss
+                header.losses += loss
+                if not loss:
+                    self._count("crashed")
+                if presumed:
+                    header.blamed = one.token
+                if (header.losses if loss else header.crashes) >= limit:
                     buried.append(one.uid)
                     self._end(now, one.uid, "d", KILLED)
                     continue
@@ -412,7 +474,7 @@ class Model:
         return back, charged, buried
 
     def release_owner(
-        self, now: int, owner: str, culprit: str, limit: int, judging: bool
+        self, now: int, owner: str, culprit: str, limit: int, judging: bool, loss: bool
     ) -> tuple[list[str], list[str], list[str]]:
         mine = self.owners.setdefault(owner, Owner())
         dead = [
@@ -421,7 +483,7 @@ class Model:
         ]
         mine.held.clear()
         mine.lanes["gone"] = "1"
-        return self._judge(now, dead, culprit, limit, judging)
+        return self._judge(now, dead, culprit, limit, judging, loss)
 
     def recover(
         self, now: int, lease: int, gap: int, limit: int
@@ -433,7 +495,7 @@ class Model:
         if now < after <= now + lease:
             return [], [], []
         expired = [one for one in self._in(RUNNING) if one.expiry <= now]
-        return self._judge(now, expired, "", limit, judging=True)
+        return self._judge(now, expired, "", limit, judging=True, presumed=True)
 
     def promote(self, now: int, limit: int) -> list[int]:
         moved = self._promote(now, limit)
@@ -498,7 +560,9 @@ class Model:
         for uid, token, text in reports:
             kept = self._holds(uid, token)
             verdicts += "k" if kept else "l"
-            if kept:
+            if not kept:
+                self._forgive([(uid, token)])
+            else:
                 self.progress_of[uid] = text.decode()
         return verdicts
 

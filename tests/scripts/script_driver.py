@@ -17,10 +17,13 @@ from servers import Server, leaks
 
 from skedulr.keys import PER_OWNER, PoolKeys
 from skedulr.redis_scripts import Script, script
-from skedulr.wire import Wire, judge
+from skedulr.wire import Wire
+from skedulr.wire_errors import judge
 
 LEVEL = 2**44
 LEASE = 15_000
+#: A time that no test reaches, ms.
+FAR = 4_000_000_000_000
 
 
 class FakeRunner:
@@ -197,12 +200,19 @@ class Scripts:
         return Reply(self.run("release", "owner", owner, owner=owner))
 
     def judge_owner(
-        self, owner: str = "n1", culprit: str = "", limit: int = 3, suspect_started: bool = True
+        self, owner: str = "n1", culprit: str = "", limit: int = 3, suspect_started: bool = True,
+        loss: bool = False,
     ) -> Reply:
         return Reply(self.run(
             "release", "owner", owner, culprit, limit, b"crash", b"killed",
-            "1" if suspect_started else "0", owner=owner,
+            "1" if suspect_started else "0", "", "1" if loss else "", owner=owner,
         ))
+
+    def suspects_may_start_at(self, owner: str, at_ms: int) -> None:
+        """From when an owner may take the next group of suspects, where its last one still runs."""
+        own = self.keys.of(("own",), owner)[0]
+        last = self.call("HGET", own, "suspect").decode()
+        self.call("HSET", own, "suspect", f"{at_ms} {last.partition(' ')[2]}")
 
     def recover(self, limit: int = 500, lease: int = LEASE, gap: int = 10_000) -> Reply:
         return Reply(self.run("recover", limit, lease, gap))

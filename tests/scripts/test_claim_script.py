@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from redis.exceptions import ResponseError
-from script_driver import LEASE, Claimed, Scripts, body, place, task
+from script_driver import FAR, LEASE, Claimed, Scripts, body, place, task
 
 from skedulr.wire import Gone
 
@@ -227,20 +227,23 @@ def test_a_suspect_comes_alone_and_its_claim_is_marked(pool: Scripts) -> None:
         "leases": {"s1": taken.now + LEASE},
         "claims": {"s1": f"n1:1 {place(1)} {taken.now} s"},
         "owned:n1": {"s1"},
-        "own:n1": {"claim": "1 s1", "suspect": "s1"},
+        "own:n1": {"claim": "1 s1", "suspect": f"{taken.now + 500} 1 s1"},
     }
 
 
 def test_an_owner_that_holds_a_suspect_gets_no_second_one(pool: Scripts) -> None:
     suspects(pool, "s1", "s2")
     pool.submit(task("a"))
-    assert [pool.claim("n1").uids for _ in range(3)] == [["s1"], ["a"], []]
+    assert pool.claim("n1").uids == ["s1"]
+    pool.suspects_may_start_at("n1", FAR)
+    assert [pool.claim("n1").uids for _ in range(2)] == [["a"], []]
     assert pool.claim("n2").uids == ["s2"]
 
 
 def test_a_claim_that_took_nothing_wakes_nobody_though_suspects_wait(pool: Scripts) -> None:
     suspects(pool, "s1", "s2")
     pool.claim("n1")
+    pool.suspects_may_start_at("n1", FAR)
     pool.drain_wake()
     assert pool.claim("n1").uids == []
     assert not pool.woken(), "its fetcher would wake itself for ever"

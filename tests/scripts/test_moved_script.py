@@ -82,9 +82,9 @@ def test_an_owners_last_suspect_is_done_with(pool: Scripts) -> None:
     pool.claim("dead")
     pool.judge_owner("dead")
     taken = pool.claim()
-    assert pool.state()["own:n1"]["suspect"] == "a"
+    assert pool.state()["own:n1"]["suspect"] == f"{taken.now + 500} 1 a"
     moved(pool, ("a", taken.token, GONE))
-    assert "suspect" not in pool.state()["own:n1"]
+    assert pool.state()["own:n1"]["suspect"] == f"{taken.now + 500} 1"
 
 
 def test_a_released_owner_moves_nothing(pool: Scripts) -> None:
@@ -102,3 +102,13 @@ def test_a_full_redis_still_moves(real: Scripts) -> None:
     real.runner.server.fill()
     assert moved(real, ("a", taken.token, GONE)).verdicts == "k"
     assert set(real.state()["records"]) == {"a"}
+
+
+def test_its_children_are_to_hear_where_it_went_and_its_edges_stay_for_that(
+    pool: Scripts,
+) -> None:
+    pool.submit(task("a"))
+    pool.attach(("a", "default/c,1,0", ""))
+    reply = moved(pool, ("a", pool.claim().token, GONE))
+    assert pool.state()["outbox"] == {"m a": reply.now}
+    assert pool.state()["edges"] == {"a": "0,1 default/c,1,0"}

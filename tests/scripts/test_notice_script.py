@@ -20,6 +20,6 @@ def test_who_heard_what_is_no_longer_the_last_word_notes_nothing(leads: Leads) -
     leads.beat("n1")
     leads.tell("n1", 1)
     leads.tell("n1", 1)
-    assert leads.store.notice(leads.runner, 1, [("default 5", "long")]) == [None]
+    assert leads.store.notice(leads.runner, 1, [("default 5", "long")]) is None
     assert "noticed" not in leads.state()
     assert leads.store.notice(leads.runner, 2, [("default 5", "long")]) == [""]

@@ -120,6 +120,32 @@ assert_type(other.submit(1), Handle[dict[str, int]])
 assert_type(app.submit(other, 1).result(), dict[str, int])
 app.configure(url="redis://127.0.0.1/1", namespace="n")
 
+# --- workflows ------------------------------------------------------------------------------------
+
+
+@app.task(name="lines")
+def lines(file: str) -> list[str]:
+    return [file]
+
+
+@app.task(name="width")
+def width(line: str, most: int = 80) -> int:
+    return min(len(line), most)
+
+
+with app.workflow("w") as w:
+    read = w.add(lines.bind("f"))
+    assert_type(read.handle.result(), list[str])
+    assert_type(w.map(width, read).handle.result(), list[int])
+    widths = w.map(width.bind(skedulr.previous, most=7), read, name="n")
+    assert_type(widths.handle, Handle[list[int]])
+    assert_type(w.add(lines.bind("f") | width.bind(skedulr.previous)).handle, Handle[int])
+    with w.workflow("part", depends_on=read) as part:
+        part.add(width.bind("x"))
+chain = lines.bind("f") | width.bind(skedulr.previous)
+assert_type(chain.submit(), Handle[int])
+assert_type((chain | lines.bind("g")).submit().result(), list[str])
+
 # --- inside of a task and errors ------------------------------------------------------------------
 
 assert_type(skedulr.current_task().token, str)

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -141,6 +142,17 @@ def test_a_mistake_is_one_line_with_the_way_out(
     cli: Cli, arguments: tuple[str, ...], expected: str
 ) -> None:
     assert cli.refused(*arguments, status=2) == expected
+
+
+def test_a_password_that_is_refused_is_no_server_that_is_away(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server(tcp=True)
+    server.client.config_set("requirepass", "right")
+    monkeypatch.setenv("SKEDULR_REDIS_URL", server.url.replace("//", "//:secret@"))
+    line = cli.refused("stats", status=1)
+    assert "Redis does not let us in at redis://:***@127.0.0.1" in line
+    assert "it refuses this user or password" in line and "secret" not in line
 
 
 def test_an_unreachable_server_is_named_with_how_it_was_found(

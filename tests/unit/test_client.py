@@ -544,6 +544,21 @@ report([len({h.id for h in handles}), sorted({*states, *(h.state for h in handle
 """
 
 
+def test_an_error_names_the_server_and_how_it_was_found_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SKEDULR_REDIS_URL", "redis://:secret@127.0.0.1:1/0")
+    app = skedulr.Skedulr(submit_timeout=0.2)
+    told = []
+    for do in (lambda: app.remote("t").submit(), app.stats):
+        with pytest.raises(StorageUnavailable) as caught:
+            do()
+        told.append(str(caught.value))
+    for text in told:
+        assert text.startswith("Redis is not available at redis://:***@127.0.0.1:1/0 (from SKEDULR")
+        assert "secret" not in text
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_client_works_however_the_process_is_patched(one_server: Server, mode: str) -> None:
     found = snippets.run(MODES[mode] + "\n" + CALL_FROM_EVERYWHERE, one_server.url)

@@ -25,7 +25,6 @@ from docpages import DOCS, ROOT, Block, anchors, blocks, links, pages, prose, sp
 import skedulr
 from skedulr import config, testing
 from skedulr.cli import grammar
-from skedulr.hooks import EVENTS
 from skedulr.options import _CHECKS
 
 README = ROOT / "README.md"
@@ -368,13 +367,10 @@ def _written(
 #: A row of the table in changes.md, and how to see that it has come.
 ARRIVALS = {
     "workflows": lambda: "workflow" in skedulr.__all__,
+    "`w.map`": lambda: hasattr(skedulr.Workflow, "map"),
     "`limit=`": lambda: "limit" in _CHECKS,
-    "`--target-wait`": lambda: _written("target_wait"),
     "`--pools events=8:streams`": lambda: _written(".transport"),
-    "`--wait-replicas`": lambda: _written("wait_replicas"),
     "`/metrics`": lambda: _written('"/metrics"', under="ui"),
-    "Sentinel": lambda: not _written("is not supported yet", besides=()),
-    "`long_queue`": lambda: "long_queue" in EVENTS,
 }
 
 

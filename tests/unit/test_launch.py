@@ -11,12 +11,8 @@ from skedulr import launch
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--pools", "default=2..32"], "pool default=2..32: workers cannot be tuned automatically yet; "
-                                   "give one number, as in default=2"),
-    (["--target-wait", "2..9"], "flag --target-wait: target_wait has no effect yet"),
-    (["--wait-replicas", "1"], "flag --wait-replicas: wait_replicas has no effect yet"),
     (["--metrics-auth"], "flag --metrics-auth: metrics_auth has no effect yet"),
-], ids=["tuned", "target wait", "wait replicas", "metrics auth"])
+], ids=["metrics auth"])
 def test_a_setting_that_would_have_no_effect_is_refused(arguments, said, tmp_path, monkeypatch,
                                                         capsys):
     monkeypatch.chdir(tmp_path)
@@ -48,3 +44,21 @@ def test_what_is_not_patched_is_found_where_any_setting_is(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert commands._not_patched(arguments) == expected
+
+
+@pytest.mark.parametrize(("flags", "environment", "warned"), [
+    (["--redis", "redis://:pw@h/0"], {}, "--redis shows its password"),
+    (["--redis", "redis://h/0"], {}, ""),
+    ([], {"SKEDULR_REDIS_URL": "redis://:pw@h/0"}, ""),
+    (["--ui-auth", "ann:pw"], {}, "--ui-auth shows its password"),
+])
+def test_a_password_that_others_can_see_in_a_list_of_processes_is_warned_of(
+    flags, environment, warned, monkeypatch, caplog, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    with caplog.at_level("WARNING"):
+        launch._warn_of_passwords(launch._settings(flags))
+    assert (warned in caplog.text) if warned else not caplog.text
+    assert "pw" not in caplog.text

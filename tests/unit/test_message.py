@@ -112,8 +112,8 @@ def test_what_is_no_journal_is_a_payload_error(body: bytes) -> None:
 
 
 def test_another_version_says_what_this_release_reads() -> None:
-    later = b"\x94\x02" + envelope()[2:]
-    with pytest.raises(PayloadError, match="has version 2; this release reads 1"):
+    later = b"\x94\x03" + envelope()[2:]
+    with pytest.raises(PayloadError, match="has version 3; this release reads 1 and 2"):
         message.read_call(later + stamp(1))
 
 

@@ -333,6 +333,42 @@ def test_children_that_declare_the_same_register_it_once_and_fire_each_tick_once
     assert sum(child.ticker.fired for child in children) == 6
 
 
+@pytest.mark.parametrize("text", [b"", b"rubbish", b"r - x 0 0 0 -", b"\xff \xfe", b"a b 1 0 0 0"])
+def test_a_state_that_nobody_can_read_silences_no_other_schedule(
+    server: Server, text: bytes, caplog: pytest.LogCaptureFixture,
+) -> None:
+    child = Deployment(server, every(10))
+    child.ticker.beat()
+    for name in (b"bad", b"\xff"):
+        server.wire.call("HSET", server.keys.schedules, name, b"?")
+        server.wire.call("HSET", server.keys.planned, name, text)
+        server.wire.call("ZADD", server.keys.ticks, server.clock.ms - 1, name)
+    server.pass_time(40, child)
+    assert server.runs() == [f"poll@{tick}" for tick in (10, 20, 30, 40)]
+    said = [line.getMessage() for line in caplog.records if "can not be read" in line.message]
+    assert len(said) == 2 and "schedule default/bad" in said[0] + said[1]
+
+
+def test_a_page_of_unreadable_states_does_not_hide_what_is_due_behind_it(server: Server) -> None:
+    child = Deployment(server, every(10))
+    child.ticker.beat()
+    for n in range(1200):
+        server.wire.call("HSET", server.keys.planned, f"bad{n}", b"?")
+        server.wire.call("ZADD", server.keys.ticks, server.clock.ms - 5000 + n, f"bad{n}")
+    server.pass_time(20, child)
+    assert server.runs() == ["poll@10", "poll@20"]
+
+
+def test_what_nobody_foresaw_does_not_stop_the_beats(
+    server: Server, caplog: pytest.LogCaptureFixture,
+) -> None:
+    child = Deployment(server, every(10))
+    child.ticker.beat()
+    server.wire.call("ZADD", server.keys.declarers, 0, b"\xff")
+    server.pass_time(60, child)
+    assert "poll@60" in server.runs()
+
+
 def test_a_flushed_server_gets_its_schedules_back_with_the_next_beat(server: Server) -> None:
     child = Deployment(server, every(10))
     child.ticker.beat()

@@ -24,6 +24,10 @@ class Told:
 
     def __init__(self, settings: Mapping[str, str] | None = None, **info: str) -> None:
         self._info, self._settings = info, settings
+        self.url = "redis://told"
+
+    def every_node(self) -> list[Told]:
+        return [self]
 
     def call(self, *command: str) -> Any:
         if command[0] == "INFO" and self._info:
@@ -113,13 +117,19 @@ def test_a_master_refuses_a_server_that_is_too_old_in_one_line(
     assert captured.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
-def test_a_master_refuses_an_address_that_is_not_supported_in_one_line(
-    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("address", [
+    "redis+sentinel://h1,h2/main?quorum=2", "redis+cluster://h1,h2?readonly=1",
+])
+def test_a_master_refuses_an_address_that_can_not_be_used_in_one_line(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("skedulr.logs.set_up", lambda *args, **options: None)
-    path = "/main" if kind == "sentinel" else ""
-    assert launch.run(["--redis", f"redis+{kind}://h1,h2{path}"]) == 2
+    assert launch.run(["--redis", address]) == 2
     line = capsys.readouterr().err
-    assert f"{kind.capitalize()} is not supported yet" in line
+    assert "no option" in line
     assert line.count("\n") == 1
+
+
+def test_a_node_of_a_cluster_is_not_taken_for_a_server_of_its_own() -> None:
+    with pytest.raises(ConfigError, match=r"part of a Cluster: write .* redis\+cluster://"):
+        check(Told(redis_version="7.2.4", redis_mode="cluster"))

@@ -34,7 +34,7 @@ ALLOWED = {
     ("bench/ground.py", "Ground.wait_starts", "sleep"): BENCH,
     ("bench/ground.py", "Ground.wait_settled", "sleep"): BENCH,
     ("bench/jobs.py", "paced", "sleep"): BENCH,
-    ("bench/jobs.py", "_load", "sleep"): BENCH,
+    ("bench/jobs.py", "load", "sleep"): BENCH,
     ("pools/fetcher.py", "Fetcher._sleep_in_redis", "sleep"): OUTAGE,
     ("pools/estates.py", "Estates.release", "sleep"): OUTAGE,
     ("pools/sizes.py", "Sizes._follow", "sleep"): OUTAGE,

@@ -66,7 +66,7 @@ def test_every_reference_leads_somewhere() -> None:
 def test_a_plain_call_is_answered_in_the_described_form(
     ui: Browser, path: str, method: str
 ) -> None:
-    place = path.format(pool="default", uid="t4", id="nothing", name="poll")
+    place = path.format(pool="default", uid="t4", id="nothing", name="poll", node="n1")
     answer = ui.get(place) if method == "get" else ui.post(place, {"state": "expired"})
     check(path, method, answer)
 
@@ -102,7 +102,7 @@ queries = st.dictionaries(
 def test_whatever_comes_is_answered_in_a_described_form(
     ui: Browser, path: str, method: str, pool: str, uid: str, query: dict[str, str], body: Any
 ) -> None:
-    place = path.format(pool=pool, uid=uid, id=uid, name=uid).encode().decode("latin-1")
+    place = path.format(pool=pool, uid=uid, id=uid, name=uid, node=uid).encode().decode("latin-1")
     answer = ui.get(f"{place}?{urlencode(query)}") if method == "get" else ui.post(place, body)
     check(path, method, answer)
 

@@ -20,12 +20,13 @@ CHANGES = (
     "/api/tasks", "/api/tasks/default/x/cancel", "/api/tasks/default/x/resubmit",
     "/api/tasks/default/x/remove", "/api/tasks/cancel", "/api/tasks/resubmit", "/api/tasks/remove",
     "/api/pools/default/pause", "/api/pools/default/resume", "/api/pools/default/scale",
-    "/api/pools/default/purge", "/api/pause", "/api/resume", "/api/doctor", "/api/schedules/x/run",
+    "/api/pools/default/purge", "/api/pause", "/api/resume", "/api/doctor",
+    "/api/nodes/x/drain", "/api/nodes/x/undrain", "/api/schedules/x/run",
     "/api/schedules/x/pause", "/api/schedules/x/resume", "/api/schedules/x/remove",
 )
 FORMS = (
     "/do/tasks", "/do/pools/default/pause", "/do/pools/pause", "/do/submit", "/do/schedules/x/run",
-    "/do/doctor",
+    "/do/doctor", "/do/nodes/x/drain",
 )
 
 

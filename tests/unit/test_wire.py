@@ -13,19 +13,22 @@ from proxy import Proxy, black_hole
 from redis import exceptions
 from servers import Server, wait_until
 
+from skedulr.addresses import options_of
 from skedulr.app import Skedulr
 from skedulr.errors import ConfigError
+from skedulr.pools.plainwire import PlainWire
 from skedulr.redis_scripts import Script, script
 from skedulr.wire import (
+    Barred,
     Gone,
     NotAnswered,
+    NotRedis,
     Refused,
     Wire,
     WireError,
-    judge,
     make_connection,
-    options_of,
 )
+from skedulr.wire_errors import judge
 
 #: Echoes its arguments.
 ECHO = Script("echo", "return ARGV")
@@ -306,9 +309,34 @@ def test_something_else_than_redis_answers() -> None:
 def test_wrong_credentials_say_so(fresh_server: Callable[..., Server]) -> None:
     server = fresh_server(tcp=True)
     server.client.config_set("requirepass", "s3cret")
-    for url in (server.url, server.url.replace("redis://", "redis://:wrong@")):
-        with pytest.raises(NotAnswered, match="Redis refused the credentials"):
+    for login, told in (
+        ("", "it asks for a password"), (":wrong@", "it refuses this user or password"),
+        ("nobody:wrong@", "it refuses this user or password"),
+    ):
+        url = server.url.replace("redis://", f"redis://{login}")
+        with pytest.raises(Barred, match=told):
             Wire(url, name="test").call("PING")
+        with pytest.raises(Barred, match=told):
+            PlainWire(url, name="test").call("PING")
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n"])
+def test_something_else_that_answers_is_said_to_be_no_redis(greeting: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def greet() -> None:
+            for _ in range(2):
+                taken, _ = listener.accept()
+                taken.recv(1000)
+                taken.sendall(greeting)
+                taken.close()
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        url = f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+        for kind in (Wire, PlainWire):
+            with pytest.raises(NotRedis, match="something else than Redis answers there"):
+                kind(url, name="test").call("PING")
+        thread.join()
 
 
 def test_an_answer_that_does_not_come_may_have_been_acted_on(
@@ -383,8 +411,9 @@ def test_an_interrupt_in_mid_call_drops_the_connection(
 
 
 @pytest.mark.parametrize(("url", "why"), [
-    ("redis+sentinel://ann:pw@h1,h2/main/0", "Sentinel is not supported yet; redis://, rediss://"),
-    ("rediss+cluster://h1,h2", "Cluster is not supported yet"),
+    ("redis+sentinel://ann:pw@h1,h2", "write redis+sentinel://HOST,HOST/SERVICE/DB"),
+    ("redis+sentinel://:pw@h1/main?sentinel_pasword=x", "no option 'sentinel_pasword'"),
+    ("rediss+cluster://:pw@", "write rediss+cluster://HOST,HOST"),
     ("redis://h?sokcet_keepalive=1", "no option 'sokcet_keepalive' (did you mean "
                                      "'socket_keepalive'?); known are db, username, password"),
     ("unix:///run/redis.sock?foo", "no option 'foo'"),
@@ -405,8 +434,8 @@ def test_an_address_that_can_not_be_used_is_a_mistake_of_the_configuration(
 
 
 def test_a_client_tells_it_at_once() -> None:
-    app = Skedulr(url="redis+sentinel://h1,h2/main")
-    with pytest.raises(ConfigError, match="Sentinel is not supported yet"):
+    app = Skedulr(url="redis+sentinel://h1,h2/main?quorum=2")
+    with pytest.raises(ConfigError, match="no option 'quorum'"):
         app.submit("work")
 
 
@@ -430,7 +459,7 @@ def test_options_for_the_connection_itself_are_kept() -> None:
     assert (options["db"], options["socket_connect_timeout"]) == (3, 1.5)
     assert options["ssl_cert_reqs"] == "none"
     made = make_connection(
-        "rediss://h?ssl_cert_reqs=none&ssl_check_hostname=no", name="n", timeout_s=1
+        options_of("rediss://h?ssl_cert_reqs=none&ssl_check_hostname=no"), name="n", timeout_s=1
     )
     assert made.host == "h"
 

@@ -1,26 +1,31 @@
 -- include: whole
 -- What a script must know of a task that is not plain:
--- "<priority> <attempts> <crashes> <due> <unique>[ <unknown since ms>]", where <unique> is '-' or
--- "<mode>:<digest>". A task without a header has priority 0, no attempt, no crash, no due time and
+-- "<priority> <attempts> <crashes>[+<losses>] <due> <unique>[ <unknown since ms>[ <blamed>]]", where
+-- <unique> is '-' or "<mode>:<digest>"; <losses> are ends of its process that nothing shows to be its
+-- fault; <blamed> is the token of a lost lease that was charged as a crash. A task without a header has priority 0, no attempt, no crash, no due time and
 -- no unique key; so has one whose header nobody can read: it must not stop the others.
 local function read_header(text)
-  local priority, attempts, crashes, due, unique, since
+  local priority, attempts, crashes, losses, due, unique, since, blamed
   if text then
-    priority, attempts, crashes, due, unique, since =
-      string.match(text, '^(%-?%d+) (%d+) (%d+) (%d+) (%S+) ?(%d*)$')
+    priority, attempts, crashes, losses, due, unique, since, blamed =
+      string.match(text, '^(%-?%d+) (%d+) (%d+)%+?(%d*) (%d+) (%S+) ?(%d*) ?(%S*)$')
   end
   if not priority then
-    return {priority = 0, attempts = 0, crashes = 0, due = 0, unique = '-', since = 0}
+    return {priority = 0, attempts = 0, crashes = 0, losses = 0, due = 0, unique = '-', since = 0,
+            blamed = ''}
   end
   return {
     priority = tonumber(priority), attempts = tonumber(attempts), crashes = tonumber(crashes),
-    due = tonumber(due), unique = unique, since = tonumber(since) or 0,
+    losses = tonumber(losses) or 0, due = tonumber(due), unique = unique,
+    since = tonumber(since) or 0, blamed = blamed,
   }
 end
 
 local function write_header(h)
-  local text = h.priority .. ' ' .. h.attempts .. ' ' .. h.crashes .. ' ' .. whole(h.due)
+  local lost = (h.losses or 0) > 0 and '+' .. h.losses or ''
+  local text = h.priority .. ' ' .. h.attempts .. ' ' .. h.crashes .. lost .. ' ' .. whole(h.due)
     .. ' ' .. h.unique
+  if h.blamed and h.blamed ~= '' then return text .. ' ' .. whole(h.since) .. ' ' .. h.blamed end
   if h.since > 0 then return text .. ' ' .. whole(h.since) end
   return text
 end

@@ -12,8 +12,23 @@
 % if node.get("leader"):
   <span class="state ok">leader</span>
 % end
-  <span class="state {{'warn' if node['silent'] else 'ok'}}">{{'silent' if node['silent'] else 'alive'}}</span></h2>
-  <p class="quiet">pid {{node.get("pid")}}, Skedulr {{node.get("version")}}, started {{!s.moment(node.get("started_at"), now)}}, last word {{!s.moment(node.get("beat_at"), now)}}</p></div>
+  <span class="state {{'warn' if node['silent'] else 'ok'}}">{{'silent' if node['silent'] else 'alive'}}</span>
+% if node.get("drained"):
+  <span class="state warn">drained</span>
+% end
+  </h2>
+  <p class="quiet">pid {{node.get("pid")}}, Skedulr {{node.get("version")}}, started {{!s.moment(node.get("started_at"), now)}}, last word {{!s.moment(node.get("beat_at"), now)}}</p>
+% if may_change and not node["silent"]:
+  <form method="post" action="{{link('/do/nodes/' + str(node.get('id')) + ('/undrain' if node.get('drained') else '/drain'))}}">
+  <input type="hidden" name="token" value="{{token}}"><input type="hidden" name="back" value="{{here}}">
+% if node.get("drained"):
+  <button class="main">Claim again</button>
+% else:
+  <button data-confirm="Have this node claim nothing more? What runs there ends.">Drain</button>
+% end
+  </form>
+% end
+  </div>
   <div class="scroll"><table>
   <thead><tr><th>Pool<th class="n">Process<th class="n">Busy<th class="n">Workers<th class="wide">Load<th class="n">Hub lag<th class="n">Memory</tr></thead>
   <tbody>
@@ -36,5 +51,15 @@
 % end
 </section>
 % end
+% end
+% if decisions.value:
+<section>
+  <h2>Sizes of tuned pools</h2>
+  <div class="scroll"><table><thead><tr><th>When<th>Pool<th>What<th class="n">Workers<th>Why</tr></thead><tbody>
+% for one in decisions.value:
+  <tr><td>{{!s.moment(one.get("at"), now)}}<th scope="row">{{one.get("pool")}}<td>{{one.get("kind")}}<td class="n">{{one.get("from")}} to {{one.get("to")}}<td>{{s.brief(one.get("why"), 300)}}</tr>
+% end
+  </tbody></table></div>
+</section>
 % end
 </div>

@@ -54,6 +54,9 @@
   <div><dt>Crashes<dd>{{task.get("crashes") or 0}}</div>
   <div><dt>Priority<dd>{{task.get("priority") or 0}}</div>
   <div><dt>Worker<dd><code>{{task.get("worker") or s.NOTHING}}</code></div>
+% if task.get("workflow"):
+  <div><dt>Workflow<dd><a href="{{link('/workflows/' + task['workflow'])}}">{{task["workflow"]}}</a></div>
+% end
 % if task.get("key"):
   <div><dt>Key<dd>{{s.brief(task["key"])}}</div>
 % end
@@ -67,6 +70,9 @@
 </dl>
 <div class="columns">
 <section><h2>Arguments</h2>
+% if task.get("sealed"):
+<p class="quiet">Sealed by a codec: what can be read of it is shown, not verified.</p>
+% end
 % for label, given in (("args", task.get("args")), ("kwargs", task.get("kwargs"))):
 % if given:
 % text, cut = s.value(given)

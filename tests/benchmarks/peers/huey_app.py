@@ -7,7 +7,7 @@ from redis import ConnectionPool
 
 from skedulr.bench import meter
 
-# redis-py gives out 100 connections, and refuses the hundredth worker's: tasks were lost by it.
+# redis-py gives out 100 connections, and some of a hundred workers were refused one.
 pool = ConnectionPool.from_url(os.environ["SKEDULR_REDIS_URL"], max_connections=300)
 huey = RedisHuey("bench", connection_pool=pool, results=False)
 
