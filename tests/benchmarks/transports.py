@@ -3,9 +3,9 @@
     python tests/benchmarks/transports.py [--tasks 100000] [--runs 3]
 
 Submit, claim and finish through ``Store`` in batches of 500 and of 1, from one process to a
-private redis-server without persistence: what differs between the transports, and nothing of the workers.
-The memory is of all that a waiting task takes, with 100 bytes of arguments. Medians; the runs of the
-transports alternate. Figures hold for one machine and moment.
+private redis-server without persistence: what differs between the transports, and nothing of the
+workers. The memory is of all that a waiting task takes, with 100 bytes of arguments. Medians; the
+runs of the transports alternate. Figures hold for one machine and moment.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.servers import Server  # noqa: E402
-
-from skedulr import message  # noqa: E402
-from skedulr.keys import PoolKeys  # noqa: E402
-from skedulr.storage import BATCH, END_SUCCEEDED, Ending, Lane, Submission  # noqa: E402
-from skedulr.store import Store  # noqa: E402
-from skedulr.wire import Wire, WireError  # noqa: E402
+from skedulr import message
+from skedulr.keys import PoolKeys
+from skedulr.storage import BATCH, END_SUCCEEDED, Ending, Lane, Submission
+from skedulr.store import Store
+from skedulr.wire import Wire, WireError
+from tests.servers import Server
 
 TRANSPORTS = ("zset", "streams")
 DONE = message.entry(message.SUCCEEDED, "bench", 1, 0, None)
@@ -72,7 +71,8 @@ def measure(transport: str, count: int, size: int) -> dict[str, float]:
         return {
             "submits/s": count / (submitted - began),
             "claim+finish/s": count / (drained - drain_began),
-            "bytes waiting": waiting / count, "server us a task": (cpu_s(server) - cpu) / count * 1e6,
+            "bytes waiting": waiting / count,
+            "server us a task": (cpu_s(server) - cpu) / count * 1e6,
         }
     finally:
         wire.close()
