@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     schedule_recurring = _default.schedule_recurring
     schedules = _default.schedules
     stats = _default.stats
+    history = _default.history
     submit = _default.submit
     submit_iter = _default.submit_iter
     submit_many = _default.submit_many
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
+    "as_completed", "stats", "history", "pause", "resume", "scale_pool", "purge", "workflow",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",
@@ -99,7 +100,7 @@ _MODULES = {
 }
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
-    "as_completed", "stats", "pause", "resume", "scale_pool", "purge", "workflow",
+    "as_completed", "stats", "history", "pause", "resume", "scale_pool", "purge", "workflow",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",

@@ -355,9 +355,33 @@ class Skedulr(ScheduleMethods):
     def _handles(self, given: Iterable[Handle[R] | str]) -> Iterator[Handle[R]]:
         return (self.client.handle(one) if isinstance(one, str) else one for one in given)
 
-    def stats(self) -> dict[str, Any]:
-        """Counts of the whole namespace and of each pool."""
-        return self.client.overview().stats()
+    def stats(self, priority: int = 0) -> dict[str, Any]:
+        """The whole namespace in numbers, each pool, and each task's runs since ever.
+
+        The form of ``GET /api/stats``; times in ms, rates in tasks/s, predicted waits in seconds
+        for a task of ``priority``; None for what can not be known.
+
+        >>> skedulr.stats()["predicted_wait"]                            # doctest: +SKIP
+        0.0
+        """
+        return self.client.stats(priority)
+
+    def history(
+        self, pool: str | None = None, name: str | None = None, period: float = 3600,
+        step: float | None = None,
+    ) -> dict[str, Any]:
+        """How a pool (None: all together), or the runs of the task ``name``, did over time.
+
+        ``period`` and ``step`` are seconds: minutes are kept for 8 hours, tens of minutes for 3
+        days, days for a year. The answer has lists of one length: ``t``, when each point ends
+        (epoch seconds); ``submitted``, ``throughput``, ``succeeded``, ``failed``, ``dead`` in
+        tasks/s; ``wait_p50_ms``, ``wait_p95_ms``, ``wait_mean_ms`` and the same of ``run``; None
+        where nothing is known. ``now`` has the rates of each pool. Raises UnknownPool, ConfigError.
+
+        >>> skedulr.history("default", period=86400)["throughput"][-1]   # doctest: +SKIP
+        12.5
+        """
+        return self.client.history(pool, name, period, step)
 
     def pause(self, pool: str | None = None) -> None:
         """Claim nothing more in a pool, or in every pool there is, on any node, until ``resume``.

@@ -25,6 +25,7 @@ from . import (
     flows,
     lead,
     lists,
+    measures,
     message,
     options,
     queries,
@@ -423,6 +424,18 @@ class Client:
     def overview(self) -> counts.Overview:
         """All pools and nodes in numbers, now."""
         return self._ask(lambda wire: counts.look(wire, self.config.namespace))
+
+    def stats(self, priority: int = 0) -> dict[str, Any]:
+        """See ``Skedulr.stats``."""
+        return self._ask(lambda wire: measures.stats(wire, self.config.namespace, priority))
+
+    def history(
+        self, pool: str | None, name: str | None, period_s: float, step_s: float | None
+    ) -> dict[str, Any]:
+        """See ``Skedulr.history``."""
+        return self._ask(lambda wire: measures.history(
+            wire, self.config.namespace, pool, name, period_s, step_s
+        ))
 
     def decisions(self, limit: int = lead.MOST_DECISIONS) -> list[dict[str, Any]]:
         """What the leader decided of tuned pools and why, newest first; the last 200 are kept.

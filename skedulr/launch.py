@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
     """Everything the command does; its exit status."""
     try:
         settings = _settings(arguments)
-        _refuse_what_is_missing(settings)
+        _refuse_contradictions(settings)
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
@@ -81,15 +81,10 @@ def run(arguments: list[str]) -> int:
             pid_file.release()
 
 
-def _refuse_what_is_missing(settings: config.Config) -> None:
-    """A setting that is taken and does nothing would be a promise not kept."""
+def _refuse_contradictions(settings: config.Config) -> None:
+    """Settings that exclude each other."""
     if settings.preload and settings.reload:
         raise ConfigError("--preload loads code once, --reload again and again: give one")
-    defaults = config.Config()
-    for name in ("metrics_auth",):
-        if getattr(settings, name) != getattr(defaults, name):
-            source = settings.sources.get(name, name)
-            raise ConfigError(f"{source}: {name} has no effect yet; leave it out")
 
 
 def _settings(arguments: list[str]) -> config.Config:
@@ -266,6 +261,7 @@ def _ui_server(settings: config.Config, url: str, master: Master) -> UiServer | 
     app = make_app(
         client, prefix=settings.ui_prefix, auth=users or None, read_only=settings.ui_read_only,
         hosts=settings.ui_host, loopback=settings.ui_loopback, proxies=settings.ui_proxies,
+        metrics_auth=settings.metrics_auth,
     )
     return UiServer(_Ready(app, master.problems), address)
 

@@ -73,9 +73,11 @@ class Times:
         for at, count in enumerate(self.buckets):
             if count and passed + count >= wanted:
                 low = BOUNDS_MS[at - 1] if at else 0
-                high = BOUNDS_MS[at] if at < len(BOUNDS_MS) else max(low, self.longest_ms)
-                value = low + (high - low) * (wanted - passed) / count
-                return min(value, float(max(self.longest_ms, low)))
+                # None is longer than the longest, which lies in the last bucket that holds any.
+                high = max(low, self.longest_ms)
+                if at < len(BOUNDS_MS):
+                    high = min(high, BOUNDS_MS[at])
+                return low + (high - low) * (wanted - passed) / count
             passed += count
         return None
 

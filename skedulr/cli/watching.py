@@ -26,6 +26,15 @@ def stats(session: Session) -> int:
     ])
     out.line()
     _print_pools(session, found["pools"])
+    if found["names"]:
+        out.line()
+        out.table(
+            ("TASK", "POOL", "RUNS", "FAILED", "MEAN", "P50", "P95", "P99"),
+            [(one["name"], one["pool"], one["runs"], one["failed"],
+              *(_millis(one[time]) for time in ("mean_ms", "p50_ms", "p95_ms", "p99_ms")))
+             for one in found["names"]],
+            empty="", cut="TASK",
+        )
     return exits.OK
 
 
@@ -66,6 +75,10 @@ def _pool_state(pool: Mapping[str, Any]) -> str:
     if pool["paused"]:
         return "paused"
     return "unserved" if pool["unserved"] else "ok"
+
+
+def _millis(ms: float | None) -> str:
+    return "unknown" if ms is None else f"{ms:,.0f} ms" if ms < 10_000 else span(ms / 1000)
 
 
 def _wait(seconds: float | None) -> str:

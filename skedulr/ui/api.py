@@ -29,6 +29,8 @@ SCHEDULE = (
 SELECTION = ("pool", "state", "name", "query")
 #: A purge that ends within this time is answered with the pool as it is then, seconds.
 PURGE_WAIT_S = 5.0
+#: What a history's span means, seconds; ``period`` is for any other.
+PERIODS = {"60m": 3600, "24h": 86_400}
 LIST_PARAMETERS = ("state", "pool", "name", "query", "limit", "cursor")
 
 
@@ -130,10 +132,17 @@ class Api:
         return answer(listed([_schedule(one) for one in page["items"]], page["cursor"]))
 
     def history(self) -> bottle.HTTPResponse:
-        """Rates and durations over an hour or a day, of one pool or all."""
+        """How one pool or all, or one task, did over time: rates, waits, durations."""
         query = query_of()
-        only(query, ("span", "pool"), "this list")
-        return answer(self.site.history(query.get("span") or "60m", query.get("pool") or None))
+        only(query, ("span", "period", "step", "pool", "name"), "this list")
+        span = query.get("span") or "60m"
+        if span not in PERIODS:
+            raise Problem(400, "config_error", f"span={span[:40]!r}: {' or '.join(PERIODS)}")
+        period_s = number(query, "period", PERIODS[span], 60, 366 * 86_400)
+        step_s = number(query, "step", 0, 60, 366 * 86_400) or None
+        return answer(self.site.history(
+            query.get("pool") or None, query.get("name") or None, period_s, step_s
+        ))
 
     def doctor(self) -> bottle.HTTPResponse:
         """The examination that runs, or the last one; null where there was none."""

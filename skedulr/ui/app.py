@@ -21,6 +21,7 @@ from ..client import Client
 from ..errors import SkedulrError, StorageUnavailable
 from .api import Api, answer, error_answer
 from .forms import Forms
+from .metrics import Metrics
 from .pages import Pages
 from .problems import Problem, problem_of
 from .proxies import Proxies
@@ -37,7 +38,7 @@ def make_app(
     client: Client | Callable[[], Client], *, prefix: str = "",
     auth: Iterable[Any] | Callable[[Environ], bool] | None = None,
     read_only: bool = False, hosts: Iterable[str] | None = (), loopback: bool = True,
-    proxies: Iterable[str] = (),
+    proxies: Iterable[str] = (), metrics_auth: bool = True,
 ) -> Wsgi:
     """The UI and HTTP interface of a namespace as a WSGI application.
 
@@ -45,7 +46,7 @@ def make_app(
     None (whoever reaches it may), ``auth(environ) -> bool``, or users (``security.read_users``).
     ``hosts``: names it is reached by, beside this machine's own; None: any. ``loopback``: it can
     be reached from this machine alone. ``proxies``: addresses and networks whose X-Forwarded-*
-    headers count.
+    headers count. ``metrics_auth``: /metrics is guarded as all else is; else anybody may read it.
     """
     site = Site(client)
     checker = auth if auth is None or callable(auth) else Credentials(auth, site.key)
@@ -55,10 +56,11 @@ def make_app(
     routes.config.update({"catchall": False, "json.enable": False})
     pages = Pages(site, guard)
     Api(site).install(routes)
+    Metrics(lambda: site.client).install(routes)
     pages.install(routes)
     Forms(site, guard, pages).install(routes)
     routes.default_error_handler = lambda error: _refused(pages, _bottle_problem(error))
-    return _Front(site, guard, pages, routes, prefix, Proxies(proxies))
+    return _Front(site, guard, pages, routes, prefix, Proxies(proxies), metrics_auth)
 
 
 class _Front:
@@ -66,8 +68,9 @@ class _Front:
 
     def __init__(
         self, site: Site, guard: Guard, pages: Pages, routes: bottle.Bottle, prefix: str,
-        proxies: Proxies,
+        proxies: Proxies, metrics_auth: bool,
     ) -> None:
+        self._open_metrics = not metrics_auth
         self._site, self._guard, self._pages, self._routes = site, guard, pages, routes
         self._prefix, self._proxies = prefix.rstrip("/"), proxies
 
@@ -98,6 +101,9 @@ class _Front:
 
     def _admit(self, environ: Environ) -> None:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        if path == "/metrics" and self._open_metrics:
+            environ[CALLER] = Caller(None, "nobody")
+            return
         self._guard.check_host(environ)
         if method == "POST":
             self._guard.check_origin(environ)

@@ -1,4 +1,4 @@
-"""Samples: what the newest ended tasks tell about each task's durations and failures.
+"""Samples: what the newest ended tasks tell: names, errors, texts.
 
 Bounded: so many records of each pool, none that is large. What is read is kept for a few seconds,
 since many pages ask for the same.
@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from .. import message
 from ..errors import PayloadError, SkedulrError
@@ -146,29 +146,6 @@ def _ended(pool: str, uid: str, record: bytes) -> Ended | None:
         pool, uid, journal.name, journal.end_state or "dead", last.started_ms / 1000,
         last.at_ms / 1000, error, text,
     )
-
-
-def by_name(ended: Iterable[Ended]) -> list[dict[str, Any]]:
-    """Runs, failures and durations of each task, as "names" of the statistics."""
-    groups: dict[tuple[str, str], list[Ended]] = {}
-    for one in ended:
-        groups.setdefault((one.pool, one.name), []).append(one)
-    return [_row(pool, name, runs) for (pool, name), runs in sorted(groups.items())]
-
-
-def _row(pool: str, name: str, runs: list[Ended]) -> dict[str, Any]:
-    times = sorted(run.ran_ms for run in runs if run.ran_ms is not None)
-    return {
-        "pool": pool, "name": name, "runs": len(runs),
-        "failed": sum(run.state == "dead" for run in runs),
-        "mean_ms": sum(times) / len(times) if times else None,
-        "p50_ms": rank(times, 0.50), "p95_ms": rank(times, 0.95), "p99_ms": rank(times, 0.99),
-    }
-
-
-def rank(times: Sequence[float], share: float) -> float | None:
-    """The value below which ``share`` of the sorted ``times`` lie; None for none."""
-    return times[min(len(times) - 1, int(share * len(times)))] if times else None
 
 
 def dead_groups(dead: Iterable[Ended], now_s: float) -> list[Group]:

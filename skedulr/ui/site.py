@@ -14,7 +14,7 @@ from typing import Any
 
 import bottle
 
-from .. import lists, queries, sizing
+from .. import figures, lists, measures, queries, sizing
 from ..client import Client
 from ..counts import Overview
 from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
@@ -23,7 +23,7 @@ from ..keys import PoolKeys, check_name, split_id
 from ..queries import PoolQueries
 from ..schedule_client import Schedule, Schedules
 from ..wire import Wire
-from . import history, redisview, samples
+from . import redisview, samples, sparks
 from .audit import Audit
 from .calls import call_of
 from .checkup import Checkup
@@ -34,7 +34,9 @@ from .security import Caller
 #: Where a request's own things are kept in its environ.
 BASE, CALLER = "skedulr.base", "skedulr.caller"
 #: How long answers for pages are kept, seconds.
-_COUNTS_S, _SAMPLES_S, _HISTORY_S = 0.5, 5.0, 10.0
+_COUNTS_S, _NAMES_S, _SAMPLES_S, _HISTORY_S = 0.5, 1.0, 5.0, 10.0
+#: Histories that are kept at a time.
+_HISTORIES = 200
 
 #: What can be done to a workflow.
 WORKFLOW_ACTIONS = ("cancel", "resubmit")
@@ -50,10 +52,11 @@ class Site:
         self._key_guard = threading.Lock()
         self._overview = samples.Kept(self.overview, _COUNTS_S)
         self._ended = samples.Kept(self._sample, _SAMPLES_S)
+        self._names = samples.Kept(self._measure_names, _NAMES_S)
         self._dead = samples.Kept(self._sample_dead, _SAMPLES_S)
         self._sparks = samples.Kept(self._make_sparks, _HISTORY_S)
         self._frame = samples.Kept(self._make_frame, _COUNTS_S)
-        self._histories: dict[tuple[str, str | None], samples.Kept[dict[str, Any]]] = {}
+        self._histories: dict[tuple[Any, ...], samples.Kept[dict[str, Any]]] = {}
         self.feed = Feed(lambda: self.overview().stats())
 
     @property
@@ -97,7 +100,7 @@ class Site:
 
     def stats(self) -> dict[str, Any]:
         """The form the HTTP interface calls "stats"."""
-        return {**self.overview().stats(), "names": samples.by_name(self._ended.get())}
+        return {**self.overview().stats(), "names": self._names.get()}
 
     def pool(self, name: str) -> dict[str, Any]:
         """One pool in numbers; UnknownPool."""
@@ -142,15 +145,18 @@ class Site:
         """The newest dead tasks of each pool."""
         return self._dead.get()
 
-    def history(self, span: str, pool: str | None) -> dict[str, Any]:
-        """Rates and durations for the charts; ``span`` is one of history.SPANS."""
-        if span not in history.SPANS:
-            raise ConfigError(f"span={span[:40]!r} is not usable: {' or '.join(history.SPANS)}")
-        if pool is not None:
-            self.pool(pool)
-        kept = self._histories.setdefault(
-            (span, pool), samples.Kept(lambda: self._history(span, pool), _HISTORY_S)
-        )
+    def history(
+        self, pool: str | None, name: str | None, period_s: float, step_s: float | None
+    ) -> dict[str, Any]:
+        """How a pool, or a task, did over time, at most some seconds old; see ``measures``."""
+        # Checked before it is kept: what is kept is bounded by what there is.
+        how = figures.plan(period_s, step_s)
+        asked = (pool, name, how)
+        if asked not in self._histories and len(self._histories) >= _HISTORIES:
+            self._histories.clear()
+        kept = self._histories.setdefault(asked, samples.Kept(
+            lambda: self.client.history(pool, name, period_s, step_s), _HISTORY_S
+        ))
         return kept.get()
 
     def sparks(self) -> dict[str, list[int]]:
@@ -319,6 +325,12 @@ class Site:
     def _queries(self, pool: str) -> PoolQueries:
         return PoolQueries(PoolKeys(self.client.config.namespace, pool))
 
+    def _measure_names(self) -> list[dict[str, Any]]:
+        names = self.pool_names()
+        return self.client.ask(
+            lambda wire: measures.names(wire, self.client.config.namespace, names)
+        )
+
     def _sample(self) -> list[samples.Ended]:
         names = self.pool_names()
         return self.client.ask(lambda wire: samples.newest(
@@ -331,15 +343,9 @@ class Site:
             wire, self.client.config.namespace, names, ("dead",), samples.DEAD_RECORDS
         ))
 
-    def _history(self, span: str, pool: str | None) -> dict[str, Any]:
-        names = [pool] if pool is not None else self.pool_names()
-        return self.client.ask(lambda wire: history.series(
-            wire, self.client.config.namespace, names, span, self.now_s()
-        ))
-
     def _make_sparks(self) -> dict[str, list[int]]:
         names = self.pool_names()
-        return self.client.ask(lambda wire: history.sparks(
+        return self.client.ask(lambda wire: sparks.sparks(
             wire, self.client.config.namespace, names, self.now_s()
         ))
 

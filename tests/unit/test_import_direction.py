@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "store", "queries", "lists", "views", "counts", "tasks", "options", "middleware", "limits",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures", "defaults",
-     "dependencies", "figures", "lead", "tuning"),
+     "dependencies", "figures", "measures", "lead", "tuning"),
     ("wire", "wire_errors", "addresses", "sentinels", "cluster", "redis_scripts",
      "keys", "message", "payload", "retries", "uids", "context",
      "logs", "servercheck", "acl", "statistics", "codecs"),

@@ -391,12 +391,20 @@ def test_history_counts_each_minute_and_leaves_gaps_where_nothing_is_known(
     world.succeed(count=2)
     world.die()
     found = ui.get("/api/history?span=60m").json
-    assert {len(found[name]) for name in ("t", "succeeded", "dead", "p50_ms", "p95_ms")} == {60}
-    assert found["succeeded"][-1] == pytest.approx(2 / 60)
-    assert found["dead"][-1] == pytest.approx(1 / 60)
+    lines = ("t", "submitted", "succeeded", "dead", "failed", "wait_p50_ms", "run_p50_ms")
+    assert {len(found[name]) for name in lines} == {60}
+    # A minute may have begun in between.
+    ended = [(n or 0, m or 0) for n, m in zip(found["succeeded"], found["dead"], strict=True)]
+    assert sum(n for n, _ in ended) == pytest.approx(2 * sum(m for _, m in ended))
     assert found["succeeded"][0] is None
-    assert found["p50_ms"][-1] >= 100
-    assert len(ui.get("/api/history?span=24h&pool=default").json["t"]) == 96
+    assert 100 <= max(filter(None, found["run_p50_ms"])) <= 200
+    assert 15 <= max(filter(None, found["wait_p95_ms"])) <= 30
+    assert set(found["now"]) == {"default"}
+    assert len(ui.get("/api/history?span=24h&pool=default").json["t"]) == 144
+    one = ui.get("/api/history?period=7200&step=300&name=work").json
+    assert (len(one["t"]), one["step"], one["submitted"][-1]) == (24, 300, 0)
+    assert ui.get("/api/history?pool=nowhere").status == 404
+    assert ui.get("/api/history?period=86400&step=60").status == 400
 
 
 def test_the_stream_begins_with_the_counts_and_follows_changes(world: World) -> None:

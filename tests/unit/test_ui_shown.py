@@ -123,14 +123,6 @@ def ended(name: str, state: str = "dead", at: float = 1000.0, error: str = "E") 
     return Ended("default", "u", name, state, at - 0.1, at, error, "text")
 
 
-def test_durations_and_failures_are_counted_by_name() -> None:
-    rows = samples.by_name([ended("a"), ended("a", "succeeded"), ended("b", "succeeded")])
-    assert [(row["name"], row["runs"], row["failed"]) for row in rows] == [("a", 2, 1), ("b", 1, 0)]
-    assert rows[0]["p50_ms"] == pytest.approx(100)
-    never = samples.by_name([Ended("p", "u", "c", "cancelled", 0, 5, "", "")])
-    assert never[0]["mean_ms"] is never[0]["p99_ms"] is None
-
-
 def test_dead_tasks_are_grouped_by_name_and_error_over_a_day() -> None:
     now = 100_000.0
     groups = samples.dead_groups(

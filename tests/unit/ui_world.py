@@ -82,7 +82,12 @@ class World:
     def _end(self, pool: str, count: int, kind: str, entry: bytes) -> None:
         held = self.start(pool, count)
         assert len(held) == count, "the pool has not that many tasks"
-        endings = [Ending(uid, token, kind, entry) for uid, token in held]
+        tasks = PoolKeys(NAMESPACE, pool).tasks
+        names = [message.read_call(self._wire.call("HGET", tasks, uid))[0] for uid, _ in held]
+        endings = [
+            Ending(uid, token, f"{kind} 20 150 {name}", entry)
+            for (uid, token), name in zip(held, names, strict=True)
+        ]
         self._store(pool).finish(self._lane(pool), endings)
 
     def _store(self, pool: str) -> Store:

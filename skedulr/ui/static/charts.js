@@ -52,7 +52,7 @@
     const data = {
       // The dead are part of what ended, drawn over it.
       rate: [history.t, history.succeeded.map((n, i) => (n === null ? null : n + history.dead[i])), history.dead],
-      time: [history.t, history.p50_ms.map(positive), history.p95_ms.map(positive)],
+      time: [history.t, history.run_p50_ms.map(positive), history.run_p95_ms.map(positive)],
     };
     const make = {
       rate: () => options(places.rate, fromZero, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond)], (n) => (n >= 10 ? n : +n.toFixed(2))),
