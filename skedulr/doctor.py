@@ -60,14 +60,15 @@ TYPES = {
     "unique": "hash", "windows": "zset", "progress": "hash", "broken": "hash",
     "schedules": "hash", "planned": "hash", "resting": "hash", "ticks": "zset",
     "waiting": "hash", "held": "zset", "edges": "hash", "outbox": "zset", "history": "hash",
+    "stream": "stream", "removed": "hash",
     "declared": "zset", "declarers": "zset", "owned": "set", "own": "hash",
 }
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
     ("wake", "meta", "stats", "declared", "declarers", "waiting", "edges", "outbox",
-     "history")
+     "history", "removed")
 )
-_COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD"}
+_COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD", "stream": "XLEN"}
 
 
 class Doctor:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from . import streams
 from .errors import ConfigError, nearest
 from .keys import PoolKeys, SpaceKeys
+from .streams import FIRST_PLACE, is_streamed
 from .views import Facts, attempts_view, task_view
 from .wire import Wire
 
@@ -39,12 +41,15 @@ class PoolQueries:
             ("MULTI",),
             *(("HMGET", key, *uids) for key in hashes),
             *(("ZMSCORE", key, *uids) for key in sorted_sets),
+            ("HMGET", k.waiting, *uids), ("HGET", k.meta, "transport"),
             ("EXEC",),
         ])[-1]
+        # A stream does not tell whether a task is in it: what lives and is nowhere else is.
+        unseen = float(FIRST_PLACE) if read.pop() == b"streams" else None
         return [
             Facts(uid, record, body, header, claim, progress, _number(due),
-                  _number(place) or _number(suspect))
-            for uid, record, body, header, claim, progress, due, place, suspect
+                  _number(place) or _number(suspect) or (None if tied else unseen))
+            for uid, record, body, header, claim, progress, due, place, suspect, tied
             in zip(uids, *read, strict=True)
         ]
 
@@ -74,6 +79,9 @@ class PoolQueries:
         """How many tasks are in each place, and the totals since ever."""
         k = self.keys
         queued = wire.call("ZCARD", k.ready)
+        if is_streamed(wire, k):
+            length, removed = wire.calls([("XLEN", k.stream), ("HGET", k.removed, "")])
+            queued = streams.queued(length, streams.group_of(wire, k), removed)
         return {
             "queued": queued,
             "scheduled": wire.call("ZCARD", k.delayed),

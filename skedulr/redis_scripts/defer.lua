@@ -1,6 +1,6 @@
 -- PURPOSE  Put claimed tasks off, with no attempt counted: nobody here knows their names. Where the
 --          token still holds. Repeatable by number (it shares the finish lane).
--- KEYS     delayed leases claims info owned own cancels suspects wake meta
+-- KEYS     delayed stream leases claims info owned own cancels suspects wake meta
 -- ARGV     number of this call, then per task: id, token, delay ms
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
 --          cancelled meanwhile and is still claimed: the caller has to finish it
@@ -9,7 +9,8 @@
 -- include: lane
 -- include: delay_claimed
 -- include: suspects
-local delayed, leases, claims, info, owned, own, cancels, suspects, wake, meta = unpack(KEYS)
+local delayed, stream, leases, claims, info, owned, own, cancels, suspects, wake, meta =
+  unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 3
 local now = now_ms()
 
@@ -26,8 +27,8 @@ verdicts, kept, texts = leave_cancelled(cancels, ids, verdicts, kept, texts)
 if #kept > 0 then
   local deferred, delays = {}, {}
   for n, i in ipairs(kept) do deferred[n], delays[n] = ids[i], ARGV[3 * i + 1] end
-  delay_claimed({delayed = delayed, leases = leases, claims = claims, info = info, owned = owned,
-                 wake = wake, meta = meta}, deferred, texts, delays, now, function(header)
+  delay_claimed({delayed = delayed, stream = stream, leases = leases, claims = claims,
+                 info = info, owned = owned, wake = wake, meta = meta}, deferred, texts, delays, now, function(header)
     if header.since == 0 then header.since = now end
   end)
 end

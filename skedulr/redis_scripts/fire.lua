@@ -1,9 +1,9 @@
 -- PURPOSE  Fire due ticks: each becomes a task, and the next tick is stored, in one step. Whoever
 --          comes second finds another tick stored and changes nothing. A tick that was missed and
 --          is not made up is passed over the same way.
--- KEYS     ready delayed suspects claims tasks info records done dead cancels watch stats unique
---          windows progress wake meta planned resting ticks waiting held
---          edges outbox history
+-- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
+--          stats unique windows progress wake meta planned resting ticks waiting held edges outbox
+--          history
 -- ARGV     control channel; journal entry for a run that is cancelled; '' or what is put behind ids
 --          that were used already (after the server's clock was set back);
 --          then per tick (at most 100): schedule, revision, the stored tick, the next one or '-',
@@ -19,8 +19,8 @@
 -- include: enqueue
 -- include: unqueue
 -- include: end_tasks
-local ready, delayed, suspects, claims, tasks, info, records, done, dead, cancels, watch, stats,
-  unique, windows, progress, wake, meta, planned, resting, ticks, waiting, held,
+local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
+  watch, stats, unique, windows, progress, wake, meta, planned, resting, ticks, waiting, held,
   edges, outbox, history = unpack(KEYS)
 local channel, entry, again = ARGV[1], ARGV[2], ARGV[3]
 local count = math.floor((#ARGV - 3) / 9)
@@ -62,7 +62,8 @@ local function cancel_run(id)
     redis.call('PUBLISH', channel, 'cancel ' .. pool .. '/' .. id)
     return
   end
-  if #unqueue({ready = ready, delayed = delayed, suspects = suspects, waiting = waiting,
+  if #unqueue({ready = ready, stream = stream, removed = removed, tasks = tasks, claims = claims,
+               meta = meta, delayed = delayed, suspects = suspects, waiting = waiting,
                held = held, outbox = outbox}, {id}) == 0 then return end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
@@ -142,7 +143,7 @@ if #states > 0 then redis.call('HSET', planned, unpack(states)) end
 if #moved > 0 then redis.call('ZADD', ticks, unpack(moved)) end
 if #fired > 0 then
   redis.call('HSET', tasks, unpack(bodies))
-  enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-           wake = wake, meta = meta, history = history}, fired, theirs, now)
+  enqueue({ready = ready, stream = stream, delayed = delayed, info = info, unique = unique,
+           windows = windows, wake = wake, meta = meta, history = history}, fired, theirs, now)
 end
 return {now, table.concat(verdicts)}

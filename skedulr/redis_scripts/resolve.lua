@@ -1,8 +1,8 @@
 -- PURPOSE  Tell waiting tasks what became of their parents. One that has nothing left to wait for
 --          goes into the queue; one whose trigger can not happen any more is skipped. Each edge
 --          counts once, so this is safe to repeat.
--- KEYS     ready delayed waiting held edges outbox tasks info records done dead cancels watch stats
---          unique progress wake meta history
+-- KEYS     ready stream delayed waiting held edges outbox tasks info records done dead cancels
+--          watch stats unique progress wake meta history
 -- ARGV     journal entry of a task whose parents all succeeded and none should have; how many
 --          entries follow, and they; then per edge: child, "<index>,<round>" (index 0: skip it
 --          whatever it waits for), which entry tells that this parent did not succeed, or 0
@@ -11,8 +11,8 @@
 -- include: now
 -- include: enqueue
 -- include: end_tasks
-local ready, delayed, waiting, held, edges, outbox, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, progress, wake, meta, history = unpack(KEYS)
+local ready, stream, delayed, waiting, held, edges, outbox, tasks, info, records, done, dead,
+  cancels, watch, stats, unique, progress, wake, meta, history = unpack(KEYS)
 local now = now_ms()
 local first = tonumber(ARGV[2]) + 3
 
@@ -106,8 +106,8 @@ if #gone > 0 then redis.call('ZREM', held, unpack(gone)) end
 if #kept > 0 then redis.call('HSET', waiting, unpack(kept)) end
 if #free > 0 then
   -- Their keys are locked since they were submitted.
-  enqueue({ready = ready, delayed = delayed, info = info, wake = wake, meta = meta,
-           history = history}, free, options, now)
+  enqueue({ready = ready, stream = stream, delayed = delayed, info = info, wake = wake,
+           meta = meta, history = history}, free, options, now)
 end
 local told = 0
 if #skipped > 0 then

@@ -1,5 +1,5 @@
 -- PURPOSE  Run a schedule now, beside its ticks: paused or not, whatever still runs.
--- KEYS     ready delayed tasks info records unique windows wake meta planned history
+-- KEYS     ready stream delayed tasks info records unique windows wake meta planned history
 -- ARGV     schedule, revision, id, envelope, options
 -- RETURNS  {now ms, verdict}: 'f' it is enqueued, 'k' its id is known already, 'u' its unique key is
 --          taken, 'l' the schedule is another by now, or gone
@@ -7,8 +7,8 @@
 -- include: stamp
 -- include: plan_text
 -- include: enqueue
-local ready, delayed, tasks, info, records, unique, windows, wake, meta, planned,
-  history = unpack(KEYS)
+local ready, stream, delayed, tasks, info, records, unique, windows, wake, meta, planned, history =
+  unpack(KEYS)
 local name, id = ARGV[1], ARGV[3]
 local now = now_ms()
 local options = read_options(ARGV[5], now)
@@ -27,6 +27,6 @@ plan.fired = plan.fired + 1
 add_run(plan, string.sub(id, #name + 2))
 redis.call('HSET', planned, name, write_plan(plan))
 redis.call('HSET', tasks, id, ARGV[4] .. stamp(now))
-enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-         wake = wake, meta = meta, history = history}, {id}, {options}, now)
+enqueue({ready = ready, stream = stream, delayed = delayed, info = info, unique = unique,
+         windows = windows, wake = wake, meta = meta, history = history}, {id}, {options}, now)
 return {now, 'f'}

@@ -1,8 +1,8 @@
 -- PURPOSE  End the runs of claimed tasks that are to wait, for others that they found out about; no
 --          attempt is counted. Where the token still holds. Repeatable by number (it shares the
 --          finish lane).
--- KEYS     leases claims tasks info owned own cancels progress suspects wake meta waiting held
---          outbox
+-- KEYS     stream leases claims tasks info owned own cancels progress suspects wake meta waiting
+--          held outbox
 -- ARGV     number of this call, then per task: id, token, journal entry, what waiting is to hold of
 --          it (see hold_back.lua)
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
@@ -14,8 +14,8 @@
 -- include: delay_claimed
 -- include: forgive
 -- include: suspects
-local leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta, waiting,
-  held, outbox = unpack(KEYS)
+local stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta,
+  waiting, held, outbox = unpack(KEYS)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
 local now = now_ms()
 
@@ -46,13 +46,14 @@ local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 2], ARGV[4 * i - 1] end
 local verdicts, kept, claimed = judge_claims(claims, ids, tokens)
 forgive_lost(info, ids, tokens, verdicts)
-verdicts, kept = leave_cancelled(cancels, ids, verdicts, kept, claimed)
+verdicts, kept, claimed = leave_cancelled(cancels, ids, verdicts, kept, claimed)
 if #kept > 0 then
   local theirs, entries, texts = {}, {}, {}
   for n, i in ipairs(kept) do
     theirs[n], entries[n], texts[n] = ids[i], ARGV[4 * i], ARGV[4 * i + 1]
   end
-  drop_claims({leases = leases, claims = claims, owned = owned}, theirs)
+  drop_claims({stream = stream, leases = leases, claims = claims, owned = owned, meta = meta},
+              theirs, claimed)
   wait_anew(theirs, entries, texts)
 end
 suspect_left(own, suspect, ids, suspects, wake, meta)

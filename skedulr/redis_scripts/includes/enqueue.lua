@@ -1,5 +1,5 @@
 -- include: promote_due
--- include: queue
+-- include: queue_add
 -- include: locks
 -- include: wake
 -- include: open_minute
@@ -47,8 +47,8 @@ local function digests_of(options)
 end
 
 -- Put tasks whose bodies are stored into ready, or into delayed where they are due later. `k` names
--- the keys ready, delayed, info, unique, windows, wake, meta and history; without unique no key is
--- locked.
+-- the keys ready, stream, delayed, info, unique, windows, wake, meta and history; without unique no
+-- key is locked.
 local function enqueue(k, ids, options, now)
   local sequence = redis.call('HINCRBY', k.meta, 'sequence', #ids) - #ids
   count_submitted(k.history, #ids, now)

@@ -1,8 +1,8 @@
 -- include: header
 -- include: place
--- include: queue
+-- include: queue_add
 -- Move up to `limit` due tasks from delayed to ready, each behind what is already there on its level.
--- `k` names the keys ready, delayed, info and meta.
+-- `k` names the keys ready, stream, delayed, info and meta.
 local function promote_due(k, now, limit)
   local due = redis.call('ZRANGEBYSCORE', k.delayed, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, limit)
   local count = #due / 2

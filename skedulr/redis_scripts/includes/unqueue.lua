@@ -1,6 +1,7 @@
--- include: queue
+-- include: queue_remove
 -- Take `ids` out of where they wait to start (ready, delayed, suspects, waiting); returns those that
--- were there. `k` names these keys, held and outbox.
+-- were there. `k` names these keys, stream, removed, tasks,
+-- claims, meta, held and outbox.
 local function unqueue(k, ids)
   local found = {}
   if #ids == 0 then return found end
