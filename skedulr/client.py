@@ -59,7 +59,17 @@ from .keys import PoolKeys, SpaceKeys, split_id
 from .limiting import Limit
 from .names import Directory, Published
 from .prepare import prepare
-from .store import DUPLICATE, FULL, STORED, TAKEN, UNKNOWN, Store, Submission
+from .storage import (
+    DUPLICATE,
+    FULL,
+    NO_PRIORITY,
+    PRIORITY,
+    STORED,
+    TAKEN,
+    UNKNOWN,
+    Submission,
+)
+from .store import Store
 from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
@@ -329,6 +339,8 @@ class Client:
         id = f"{pool}/{parcel.submissions[index].uid}"
         if verdict == DUPLICATE:
             raise DuplicateTask(f"another task has the id {id}: ids are used once", id)
+        if verdict == PRIORITY:
+            raise ConfigError(f"pool {pool!r} has no priorities and no limits: {NO_PRIORITY}")
         if verdict == FULL:
             raise QueueFull(f"pool {pool!r} is full: it holds {self.config.capacity:,} tasks")
         if verdict == TAKEN:

@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 
 from . import message
 from .errors import SkedulrError, StorageUnavailable
-from .store import ALREADY, BATCH, STORED, TAKEN, Store, Submission
+from .storage import ALREADY, BATCH, STORED, TAKEN, Storage, Submission
 from .wire import NotAnswered, Wire, WireError
 
 log = logging.getLogger("skedulr.client")
@@ -100,7 +100,7 @@ class Committer:
     tells in errors which server that is."""
 
     def __init__(
-        self, *, store: Store, wire: Wire, timeout_s: float, capacity: int = 0,
+        self, *, store: Storage, wire: Wire, timeout_s: float, capacity: int = 0,
         wait_replicas: int = 0, announce: Callable[[Wire], None] = lambda wire: None,
         at: str = "",
     ) -> None:

@@ -20,7 +20,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,7 +36,9 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 #: A pool's workers are greenlets of one process; more is a typing error, not a wish.
 MAX_WORKERS = 10_000
 MAX_PROCESSES = 1_000
+#: How a pool's ready work may be kept; packages bring more by entry points of this group.
 TRANSPORTS = ("zset", "streams")
+TRANSPORT_GROUP = "skedulr.transports"
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 SCHEMES = (
@@ -117,7 +119,7 @@ POOLS_FORM = (
 )
 _POOL_ITEM = re.compile(
     r"(?P<name>[^=]*?)\s*=\s*(?P<minimum>[0-9]+)(?:\s*\.\.\s*(?P<maximum>[0-9]+))?"
-    r"(?:\s*x\s*(?P<processes>[0-9]+))?(?:\s*:\s*(?P<transport>\w+))?"
+    r"(?:\s*x\s*(?P<processes>[0-9]+))?(?:\s*:\s*(?P<transport>[\w.-]+))?"
 )
 
 
@@ -153,10 +155,18 @@ def _parse_pool(item: str, place: int) -> PoolSpec:
         _refuse_pool(item, place, f"MIN {minimum} is over MAX {maximum}")
     if not 1 <= processes <= MAX_PROCESSES:
         _refuse_pool(item, place, f"a pool has 1 to {MAX_PROCESSES:,} processes")
-    if transport not in TRANSPORTS:
-        hint = nearest(transport, TRANSPORTS)
+    if transport not in TRANSPORTS and transport not in (known := transports()):
+        hint = nearest(transport, known)
         _refuse_pool(item, place, f"there is no transport '{transport}'{hint}")
     return PoolSpec(name, minimum, maximum, processes, transport)
+
+
+def transports() -> tuple[str, ...]:
+    """The transports that can be had here: Skedulr's own, and those of packages."""
+    # Few look for one; it loads a lot.
+    from importlib.metadata import entry_points
+
+    return (*TRANSPORTS, *sorted(one.name for one in entry_points(group=TRANSPORT_GROUP)))
 
 
 def _refuse_pool(item: str, place: int, why: str) -> NoReturn:
@@ -179,6 +189,7 @@ class Config:
     embedded_dir: str = ".skedulr"
     namespace: str = "skedulr"
     pools: tuple[PoolSpec, ...] = (PoolSpec("default", 10, 10),)
+    pool_transport: tuple[tuple[str, str], ...] = ()
     modules: tuple[str, ...] = ()
     chdir: str | None = None
     ui: str | None = "127.0.0.1:8725"
@@ -329,6 +340,21 @@ def _pools(value: Any) -> tuple[PoolSpec, ...]:
     return parse_pools(_text(value))
 
 
+def _pool_transport(value: Any) -> tuple[tuple[str, str], ...]:
+    """From text, a list of texts, or a table ``{name = transport}``."""
+    if isinstance(value, Mapping):
+        value = [f"{name}={transport}" for name, transport in value.items()]
+    chosen = {}
+    for one in _words(value):
+        name, equals, transport = one.partition("=")
+        if not equals or not NAME.fullmatch(name):
+            raise ValueError
+        if transport not in TRANSPORTS and transport not in (known := transports()):
+            raise _Unusable(f"there is no transport '{transport}'{nearest(transport, known)}")
+        chosen[name] = transport
+    return tuple(chosen.items())
+
+
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
 
 
@@ -441,6 +467,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("namespace", _namespace, "1 to 64 letters, digits, '_', '.' or '-'",
             "prefix of every key; nodes see each other inside one", "NAME"),
     Setting("pools", _pools, POOLS_FORM, "the pools to serve: " + POOLS_FORM, "SPEC"),
+    Setting("pool_transport", _pool_transport, "NAME=TRANSPORT, as in events=streams",
+            "how the ready work of pools is kept (zset or streams), where their specs do not say",
+            "NAME=TRANSPORT"),
     Setting("modules", _modules, "names as in shop.tasks or shop.tasks:app",
             "the modules with the tasks", "MODULE[:ATTR]"),
     Setting("chdir", _text, "a folder", "change to this folder first", "DIR"),
@@ -569,6 +598,7 @@ def load(
     values = {name: _parse(_BY_NAME[name], one) for name, one in given.items()}
     sources = dict.fromkeys(_BY_NAME, "default") | {n: one.source for n, one in given.items()}
     _choose_server(values, sources, given)
+    _choose_transports(values, sources)
     return Config(**values, sources=sources)
 
 
@@ -583,6 +613,29 @@ def _parse(setting: Setting, given: _Given) -> Any:
         shown = "the value" if setting.secret else _short(given.value)
         why = f"{shown} can not be used"
         raise ConfigError(f"{given.source}: {why}; it takes {setting.takes}") from None
+
+
+def _choose_transports(values: dict[str, Any], sources: dict[str, str]) -> None:
+    """What ``pool_transport`` says goes into the specs of the pools."""
+    wanted = dict(values.get("pool_transport", ()))
+    pools = values.get("pools", _DEFAULTS["pools"])
+    for name in wanted:
+        if name not in {pool.name for pool in pools}:
+            raise ConfigError(
+                f"{sources['pool_transport']}: no pool is called '{name}'"
+                f"{nearest(name, [pool.name for pool in pools])}"
+            )
+    chosen = []
+    for pool in pools:
+        transport = wanted.get(pool.name, pool.transport)
+        if pool.transport not in ("zset", transport):
+            raise ConfigError(
+                f"{sources['pool_transport']}: pool '{pool.name}' is '{transport}', and "
+                f"'{pool.transport}' in {sources['pools']}"
+            )
+        chosen.append(replace(pool, transport=transport))
+    if wanted:
+        values["pools"] = tuple(chosen)
 
 
 def _choose_server(values: dict[str, Any], sources: dict[str, str], given: _Layer) -> None:

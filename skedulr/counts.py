@@ -19,6 +19,7 @@ from .figures import Asker, Known, Recent
 from .keys import PoolKeys, SpaceKeys
 from .lead import holder_of
 from .statistics import Load, capacity, predicted_wait
+from .streams import Group, queued
 
 #: The time over which throughput is counted, seconds.
 THROUGHPUT_S, NOW_S = 60, 10
@@ -27,8 +28,8 @@ SILENT_S = 20.0
 #: Places in ready are priority level times this, plus a sequence.
 LEVEL = 2**44
 
-#: Where the count of parked tasks stands among a pool's answers.
-_PARKED = 13
+#: Where in a pool's answers these stand.
+_READY, _META, _AHEAD, _STREAM, _REMOVED, _PARKED = 0, 7, 12, 13, 14, 15
 
 TOTALS = ("queued", "scheduled", "running", "waiting", "dead", "succeeded", "failed")
 
@@ -98,6 +99,7 @@ def look(wire: Asker, namespace: str, priority: int = 0) -> Overview:
     answers = wire.calls([one for each in asked for one in each]) if keys else []
     size = len(asked[0]) if asked else 0
     rows = [answers[at:at + size] for at in range(0, len(answers), size or 1)]
+    _look_into_streams(wire, keys, rows)
     counted = [Known.read(*row[-2:]) for row in rows]
     ages, recents = _ages(wire, keys, [row[-3] for row in rows], counted, now_s)
     view = Overview(now_s, [], nodes)
@@ -150,12 +152,33 @@ def _questions(k: PoolKeys, now_s: float, priority: int) -> list[tuple[Any, ...]
         ("ZCARD", k.ready), ("ZCARD", k.suspects), ("ZCARD", k.delayed), ("HLEN", k.claims),
         ("HLEN", k.waiting),
         ("ZCARD", k.dead), ("HMGET", k.stats, "succeeded", "failed"),
-        ("HGET", k.meta, "paused"),
+        ("HMGET", k.meta, "paused", "transport"),
         ("ZCOUNT", k.done, since, "+inf"), ("ZCOUNT", k.dead, since, "+inf"),
         ("ZCOUNT", k.done, lately, "+inf"), ("ZCOUNT", k.dead, lately, "+inf"),
-        ("ZCOUNT", k.ready, "-inf", behind), ("ZCARD", k.parked),
+        ("ZCOUNT", k.ready, "-inf", behind), ("XLEN", k.stream), ("HGET", k.removed, ""),
+        ("ZCARD", k.parked),
         ("ZRANGE", k.ready, 0, 0, "WITHSCORES"), *Known.questions(k),
     ]
+
+
+def _look_into_streams(wire: Asker, keys: Sequence[PoolKeys], rows: Sequence[list[Any]]) -> None:
+    """Put how many wait in a stream, and the first of them, where they stand for sorted sets."""
+    streamed = [
+        (k, row) for k, row in zip(keys, rows, strict=True) if row[_META][1] == b"streams"
+    ]
+    full = [(k, row) for k, row in streamed if row[_STREAM]]
+    groups = [
+        Group.read(found)
+        for found in (wire.calls([("XINFO", "GROUPS", k.stream) for k, _ in full]) if full else [])
+    ]
+    firsts = wire.calls([
+        ("XRANGE", k.stream, f"({group.last_place}-0", "+", "COUNT", 1)
+        for (k, _), group in zip(full, groups, strict=True)
+    ]) if full else []
+    for (_, row), group, first in zip(full, groups, firsts, strict=True):
+        row[_READY] = queued(row[_STREAM], group, row[_REMOVED])
+        row[_AHEAD] = row[_READY]
+        row[-3] = [first[0][1][1]] if first else []
 
 
 def _load(
@@ -174,16 +197,16 @@ def _pool(
     name: str, row: Sequence[Any], age: float | None, children: Sequence[Mapping[str, Any]],
     manual: bool, load: Load,
 ) -> dict[str, Any]:
-    ready, suspects, delayed, running, waiting, dead, totals, paused, ended, died, *_ = row
-    parked = row[_PARKED]
-    queued = ready + suspects + parked
+    ready, suspects, delayed, running, waiting, dead, totals, meta, ended, died, *_ = row
+    paused, parked = meta[0], row[_PARKED]
+    in_queue = ready + suspects + parked
     throughput = (ended + died) / THROUGHPUT_S
     least = sum(int(child["span"][0]) for child in children)
     most = sum(int(child["span"][1]) for child in children)
     return {
         "name": name, "workers": load.workers, "min": least, "max": most,
         "manual": manual, "processes": len(children),
-        "queued": queued, **({"parked": parked} if parked else {}),
+        "queued": in_queue, **({"parked": parked} if parked else {}),
         "scheduled": delayed, "running": running,
         "waiting": waiting, "dead": dead,
         "oldest_age": age, "paused": paused == b"1", "unserved": not children,

@@ -63,14 +63,15 @@ TYPES = {
     "waiting": "hash", "held": "zset", "edges": "hash", "outbox": "zset", "history": "hash",
     "limits": "hash", "slots": "hash", "rates": "zset", "releases": "zset", "parked": "zset",
     "queues": "zset", "turns": "zset", "marks": "zset",
+    "stream": "stream", "removed": "hash",
     "declared": "zset", "declarers": "zset", "owned": "set", "own": "hash",
 }
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
     ("wake", "meta", "stats", "declared", "declarers", "waiting", "edges", "outbox", "limits",
-     "slots", "rates", "releases", "turns", "marks", "history")
+     "slots", "rates", "releases", "turns", "marks", "history", "removed")
 )
-_COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD"}
+_COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD", "stream": "XLEN"}
 
 
 class Doctor:

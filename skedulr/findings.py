@@ -148,6 +148,8 @@ class TaskFacts:
     dead: float | None
     held: float | None = None
     parked: float | None = None
+    #: Whether what is ready is in a stream: an entry of nobody's goes when a claim gets there.
+    streamed: bool = False
 
     @property
     def queues(self) -> list[str]:
@@ -208,7 +210,8 @@ def _judge_places(f: TaskFacts) -> Iterator[Sight]:
     if queues and not f.body:
         lost = "its record is there" if f.record else "what it was to do is lost"
         yield Sight("queued-without-body",
-                    f"queued in {' and '.join(queues)}, and its body is gone: {lost}")
+                    f"queued in {' and '.join(queues)}, and its body is gone: {lost}",
+                    left_alone=f.streamed)
     if f.body and f.record:
         yield Sight("record-and-body", "it has ended, and its body is still there")
     elif f.body and not queues and f.claim is None:

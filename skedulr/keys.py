@@ -21,7 +21,7 @@ SINGLE = (
     "ready", "delayed", "leases", "claims", "tasks", "info", "suspects", "done", "records",
     "dead", "cancels", "watch", "wake", "meta", "stats", "unique", "windows", "progress", "broken",
     "schedules", "planned", "resting", "ticks", "declared", "declarers",
-    "waiting", "held", "edges", "outbox", "history",
+    "waiting", "held", "edges", "outbox", "history", "stream", "removed",
     "limits", "slots", "rates", "releases", "parked", "queues", "turns", "marks",
 )
 #: Keys of a pool of which each owner (a child process) has its own.
@@ -95,6 +95,8 @@ class PoolKeys:
     queues: str
     turns: str
     marks: str
+    stream: str
+    removed: str
     history: str
 
     def __init__(self, namespace: str, pool: str) -> None:

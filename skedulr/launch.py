@@ -19,12 +19,14 @@ from .client import Client, ClientConfig
 from .codecs import codec_of
 from .embedded import EmbeddedServer
 from .errors import ConfigError
+from .keys import PoolKeys
 from .pools.child import CANNOT_BOOT
 from .pools.master import Master
 from .pools.modules import load_modules, print_error
 from .pools.notify import Notifier
 from .pools.pidfile import PidFile
 from .servercheck import check_server
+from .transports import settle
 from .ui.app import make_app
 from .ui.security import read_users
 from .ui.server import UiServer
@@ -52,7 +54,7 @@ def run(arguments: list[str]) -> int:
     """Everything the command does; its exit status."""
     try:
         settings = _settings(arguments)
-        _refuse_what_is_missing(settings)
+        _refuse_contradictions(settings)
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
@@ -64,6 +66,7 @@ def run(arguments: list[str]) -> int:
         if pid_file is not None:
             pid_file.take()
         url, server = _server(settings)
+        _settle_transports(settings, url)
         return _run_master(settings, url, pid_file)
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
@@ -78,13 +81,8 @@ def run(arguments: list[str]) -> int:
             pid_file.release()
 
 
-def _refuse_what_is_missing(settings: config.Config) -> None:
-    """A setting that is taken and does nothing would be a promise not kept."""
-    for pool in settings.pools:
-        if pool.transport != "zset":
-            raise ConfigError(
-                f"pool {pool}: there is no transport {pool.transport!r} yet; leave it out"
-            )
+def _refuse_contradictions(settings: config.Config) -> None:
+    """Settings that exclude each other."""
     if settings.preload and settings.reload:
         raise ConfigError("--preload loads code once, --reload again and again: give one")
 
@@ -175,6 +173,19 @@ def _warn_of(url: str) -> None:
             log.warning("%s", warning)
     except WireError as error:
         log.debug("the server can not be checked now: %s", error)
+    finally:
+        wire.close()
+
+
+def _settle_transports(settings: config.Config, url: str) -> None:
+    """Tell Redis how the ready work of the pools is kept; ConfigError for a pool that holds work
+    of another transport. A server that does not answer now hears of it from the children."""
+    wire = Wire(url, name="skedulr:start", timeout_s=2)
+    try:
+        for pool in settings.pools if settings.modules else ():
+            settle(wire, PoolKeys(settings.namespace, pool.name), pool.transport, settings.lease)
+    except WireError as error:
+        log.debug("the pools' transports can not be settled now: %s", error)
     finally:
         wire.close()
 

@@ -27,6 +27,7 @@ from . import message
 from .errors import ConfigError
 from .keys import PoolKeys
 from .queries import MOST_ITEMS, PoolQueries, check_state
+from .streams import newest_first
 from .views import Facts, task_view
 from .wire import Wire
 
@@ -91,14 +92,31 @@ def page(
     groups = _GROUPS.get(selection.state, _ENDED)
     names = [selection.pool] if selection.pool is not None else sorted(pools)
     reader = _Reader(wire, namespace, selection, limit)
+    streamed = _streamed(wire, namespace, names)
     start = _Mark.read(cursor) if cursor else None
     for number, kinds in enumerate(groups):
         if start is not None and number < start.group:
             continue
         after = start if start is not None and number == start.group else None
-        if reader.walk(number, [(name, kind) for name in names for kind in kinds], after):
+        sources = [(name, kind) for name in names for kind in _kinds(kinds, name in streamed)]
+        if reader.walk(number, sources, after):
             return reader.page(more=True)
     return reader.page(more=False)
+
+
+def _streamed(wire: Wire, namespace: str, pools: Sequence[str]) -> set[str]:
+    """Those whose ready work is in a stream."""
+    kept = wire.calls([
+        ("HGET", PoolKeys(namespace, pool).meta, "transport") for pool in pools
+    ]) if pools else []
+    return {pool for pool, transport in zip(pools, kept, strict=True) if transport == b"streams"}
+
+
+def _kinds(kinds: Sequence[str], streamed: bool) -> list[str]:
+    """Where a pool's tasks are to be found. A stream has both what waits and what is claimed; but
+    suspects, which stay in sorted sets."""
+    instead = {"ready": ["stream"], "leases": ["leases", "pending"]} if streamed else {}
+    return [one for kind in kinds for one in instead.get(kind, [kind])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +166,10 @@ class _Reader:
 
     def walk(self, group: int, sources: list[tuple[str, str]], after: _Mark | None) -> bool:
         """Look at one group's tasks in order; True once the page is full, or reading ended."""
-        streams = [
-            _Source(self.wire, PoolKeys(self.namespace, pool), kind).entries(after)
+        merged = heapq.merge(*(
+            _entries(self.wire, PoolKeys(self.namespace, pool), kind, after)
             for pool, kind in sources
-        ]
-        merged = heapq.merge(*streams)
+        ))
         while True:
             # Without a filter every task looked at is one found.
             want = self.limit - len(self.items) if not self.selection.filters else _WINDOW
@@ -168,7 +185,7 @@ class _Reader:
         for entry, facts in zip(batch, found, strict=False):
             self.looked_at += 1
             self.last = _Mark(group, abs(entry.order), entry.pool, entry.kind, entry.uid)
-            view = self._chosen(entry.pool, facts)
+            view = self._chosen(entry, facts)
             if view is not None:
                 self.items.append(view)
             if len(self.items) >= self.limit:
@@ -200,7 +217,7 @@ class _Reader:
             found += PoolQueries(entries[0].keys).look(self.wire, uids)
         return found
 
-    def _chosen(self, pool: str, facts: Facts) -> dict[str, Any] | None:
+    def _chosen(self, entry: _Entry, facts: Facts) -> dict[str, Any] | None:
         """The task's view if it is meant. The cheap tests come first: most tasks are not."""
         selection, journal = self.selection, facts.record or facts.body
         if journal is None:
@@ -214,7 +231,9 @@ class _Reader:
         state = facts.state
         if state is None or selection.state not in (None, state):
             return None  # it moved on between two looks
-        view = task_view(pool, facts, state)
+        if entry.state not in (None, state):
+            return None  # a stream keeps for a while what was taken out
+        view = task_view(entry.pool, facts, state)
         if b"redact" in journal and not _shows(view, terms):
             return None
         return view if all(_fits(view, facet, text) for facet, text in terms if facet) else None
@@ -236,6 +255,33 @@ class _Entry:
     @property
     def ended(self) -> bool:
         return self.kind in ("dead", "done")
+
+    @property
+    def state(self) -> str | None:
+        """What a task in a stream is, or else is not there any more."""
+        return {"stream": "queued", "pending": "running"}.get(self.kind)
+
+
+def _entries(wire: Wire, keys: PoolKeys, kind: str, after: _Mark | None) -> Iterator[_Entry]:
+    """The members of one place of one pool in the order of the list, those after a mark."""
+    if kind in ("stream", "pending"):
+        return _entries_of_stream(wire, keys, kind, after)
+    return _Source(wire, keys, kind).entries(after)
+
+
+def _entries_of_stream(
+    wire: Wire, keys: PoolKeys, kind: str, after: _Mark | None
+) -> Iterator[_Entry]:
+    below = "+"
+    if after is not None:
+        place = f"{after.score:.0f}"
+        below = place if (keys.pool, kind) > (after.pool, after.kind) else f"({place}"
+    seen = set()
+    for uid, at in newest_first(wire, keys, claimed=kind == "pending", below=below):
+        # One that was taken out and put back may be there twice for a while.
+        if uid not in seen:
+            seen.add(uid)
+            yield _Entry(-float(at), keys.pool, kind, uid, keys)
 
 
 class _Source:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from . import streams
 from .errors import ConfigError, nearest
 from .keys import PoolKeys, SpaceKeys
+from .streams import FIRST_PLACE, is_streamed
 from .views import Facts, attempts_view, task_view
 from .wire import Wire
 
@@ -39,16 +41,20 @@ class PoolQueries:
             ("MULTI",),
             *(("HMGET", key, *uids) for key in hashes),
             *(("ZMSCORE", key, *uids) for key in sorted_sets),
+            ("HMGET", k.waiting, *uids), ("HGET", k.meta, "transport"),
             ("EXEC",),
         ])[-1]
+        # A stream does not tell whether a task is in it: what lives and is nowhere else is.
+        unseen = float(FIRST_PLACE) if read.pop() == b"streams" else None
         found = [
             Facts(uid, record, body, header, claim, progress, _number(due),
-                  _number(place) or _number(suspect) or _number(parked))
-            for uid, record, body, header, claim, progress, due, place, suspect, parked
+                  _number(place) or _number(suspect) or _number(parked)
+                  or (None if tied else unseen))
+            for uid, record, body, header, claim, progress, due, place, suspect, parked, tied
             in zip(uids, *read, strict=True)
         ]
         self._say_what_parked_wait_for(wire, [
-            facts for facts, parked in zip(found, read[-1], strict=True) if parked is not None
+            facts for facts, parked in zip(found, read[-2], strict=True) if parked is not None
         ])
         return found
 
@@ -86,9 +92,13 @@ class PoolQueries:
     def counts(self, wire: Wire) -> dict[str, int]:
         """How many tasks are in each place, and the totals since ever."""
         k = self.keys
+        queued = wire.call("ZCARD", k.ready)
+        if is_streamed(wire, k):
+            length, removed = wire.calls([("XLEN", k.stream), ("HGET", k.removed, "")])
+            queued = streams.queued(length, streams.group_of(wire, k), removed)
         parked = wire.call("ZCARD", k.parked)
         return {
-            "queued": wire.call("ZCARD", k.ready) + parked, "parked": parked,
+            "queued": queued + parked, "parked": parked,
             "scheduled": wire.call("ZCARD", k.delayed),
             "running": wire.call("HLEN", k.claims),
             "dead": wire.call("ZCARD", k.dead),

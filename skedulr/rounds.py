@@ -31,6 +31,7 @@ from .findings import (
 )
 from .keys import PoolKeys, SpaceKeys
 from .limiting import read_known
+from .streams import FIRST_PLACE, GROUP, Group, group_of, is_streamed, oldest_first, queued
 from .wire import Wire
 
 T = TypeVar("T")
@@ -75,9 +76,16 @@ class Tasks:
 
     def __init__(self, wire: Wire, keys: PoolKeys, grace_ms: int) -> None:
         self._wire, self._keys, self._grace_ms = wire, keys, grace_ms
+        #: Whether ready work is in a stream; what is there, where that had to be learned; entries
+        #: without a body.
+        self._streamed = is_streamed(wire, keys)
+        self._in_stream: set[bytes] | None = None
+        self._strays: set[bytes] = set()
 
     def walk(self) -> Found:
         k = self._keys
+        if self._streamed:
+            yield from self._walk_stream()
         for key in (k.tasks, k.records):
             for page in scan(self._wire, "HSCAN", key, _affordable(self._wire, key)):
                 journals = _pairs(page)
@@ -94,8 +102,42 @@ class Tasks:
     def again(self, found: Sequence[Finding]) -> list[Finding]:
         ids = _ids(found)
         k = self._keys
+        if self._in_stream is not None:
+            self._in_stream |= self._all_in_stream()
         bodies, records = self._wire.calls([("HMGET", k.tasks, *ids), ("HMGET", k.records, *ids)])
         return self._judge(ids, bodies=_there(ids, bodies), records=_there(ids, records))
+
+    def _walk_stream(self) -> Found:
+        """Learn what is in the stream, where counting says that something is missing there; and
+        find entries of nobody's."""
+        k = self._keys
+        bodies, claims, waiting, *places, length, removed, here = _at_once(self._wire, [
+            ("HLEN", k.tasks), ("HLEN", k.claims), ("HLEN", k.waiting),
+            *(("ZCARD", key) for key in (k.delayed, k.suspects)),
+            ("XLEN", k.stream), ("HGET", k.removed, ""), ("EXISTS", k.stream),
+        ])
+        group = group_of(self._wire, k) if here else Group(0, 0)
+        if queued(length, group, removed) < bodies - claims - waiting - sum(places):
+            self._in_stream = self._all_in_stream()
+        for ids in oldest_first(self._wire, k, PAGE, above=group.last_place):
+            yield len(ids), self._judge_entries(ids)
+
+    def _all_in_stream(self) -> set[bytes]:
+        return {id for page in oldest_first(self._wire, self._keys, PAGE) for id in page}
+
+    def _judge_entries(self, ids: Sequence[bytes]) -> list[Finding]:
+        """Entries that wait and have no task. One that was taken out is noted, and goes by itself;
+        so does the other, but somebody removed that body."""
+        k = self._keys
+        bodies, removed = self._wire.calls([
+            ("HMGET", k.tasks, *ids), ("HMGET", k.removed, *ids),
+        ])
+        self._strays.update(
+            id for id, body, gone in zip(ids, bodies, removed, strict=True)
+            if body is None and gone is None
+        )
+        return [one for one in self._judge(self._without_journal(ids))
+                if one.kind == "queued-without-body"]
 
     def _without_journal(self, ids: Sequence[bytes]) -> list[bytes]:
         """Those that the walks over bodies and records do not come by."""
@@ -139,14 +181,51 @@ class Tasks:
         ])
         time, bodies, records = answers[0], answers[1:count + 1], answers[count + 1:2 * count + 1]
         watch, progress, claims, info, cancels, *scores = answers[2 * count + 1:]
+        if self._streamed:
+            self._place(ids, bodies, claims, scores)
+        ready, delayed, suspects, leases, done, dead, held, parked = scores
         return now_of(time), [
             TaskFacts(
                 name(ids[i]), bool(bodies[i]), bool(records[i]), watch[i] is not None,
                 progress[i] is not None, bool(cancels[i]), claims[i], info[i],
-                *(_number(score[i]) for score in scores),
+                _number(ready[i]), _number(delayed[i]), _number(suspects[i]), _number(leases[i]),
+                _number(done[i]), _number(dead[i]), _number(held[i]), _number(parked[i]),
+                self._streamed,
             )
             for i in range(count)
         ]
+
+
+    def _place(
+        self, ids: Sequence[bytes], bodies: Sequence[int], claims: Sequence[bytes | None],
+        scores: Sequence[list[Any]],
+    ) -> None:
+        """Put places and leases where a stream has them: what lives and is nowhere else is ready,
+        unless it is known to be missing; a claim's lease is its entry's being pending."""
+        ready, delayed, suspects, leases, _, _, held, parked = scores
+        pending = self._pending(claims)
+        for i, id in enumerate(ids):
+            if claims[i] is None and not (delayed[i] or suspects[i] or held[i] or parked[i]):
+                known = self._in_stream is None or id in self._in_stream
+                if known if bodies[i] else id in self._strays:
+                    ready[i] = b"%d" % FIRST_PLACE
+            if leases[i] is None and pending[i]:
+                leases[i] = b"0"
+
+    def _pending(self, claims: Sequence[bytes | None]) -> list[bool]:
+        """Whether the entries of these claims are pending."""
+        entries = [
+            parts[1] + b"-0" if len(parts := (claim or b"").split(b" ")) > 1 else b""
+            for claim in claims
+        ]
+        stream = self._keys.stream
+        here = self._wire.call("EXISTS", stream) and self._wire.call("XINFO", "GROUPS", stream)
+        asked = [entry for entry in entries if entry and here]
+        found = self._wire.calls([
+            ("XPENDING", stream, GROUP, entry, entry, 1) for entry in asked
+        ]) if asked else []
+        there = {entry for entry, pending in zip(asked, found, strict=True) if pending}
+        return [entry in there for entry in entries]
 
 
 class Owners:

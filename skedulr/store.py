@@ -11,31 +11,61 @@ repeated by number; ``submit`` by id; the others may run twice without harm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-from .dependencies import Waits
 from .keys import PoolKeys, SpaceKeys
 from .redis_scripts import Script, script
-from .wire import Runner, Wire, WireError
+from .storage import (
+    ALREADY,
+    BATCH,
+    CANCEL_MEANWHILE,
+    DUPLICATE,
+    END_CANCELLED,
+    END_DEAD,
+    END_EXPIRED,
+    END_SKIPPED,
+    END_SUCCEEDED,
+    ENDED,
+    FULL,
+    KEPT,
+    LOST,
+    MISSING,
+    PENDING,
+    PRIORITY,
+    STORED,
+    TAKEN,
+    TAKEN_MS,
+    UNKNOWN,
+    Claims,
+    Deferral,
+    Ending,
+    Failure,
+    Flags,
+    Judgement,
+    Lane,
+    Records,
+    Relocation,
+    Returned,
+    Sleeper,
+    Standing,
+    Submission,
+    Suspension,
+    Trimmed,
+)
+from .wire import Runner, Wire
 
-T = TypeVar("T")
+#: Whoever knows the store finds the values of the contract here as well.
+__all__ = [
+    "ALREADY", "BATCH", "CANCEL_MEANWHILE", "DUPLICATE", "ENDED", "END_CANCELLED", "END_DEAD",
+    "END_EXPIRED", "END_SKIPPED", "END_SUCCEEDED", "FULL", "KEPT", "LOST", "MISSING",
+    "PENDING", "PRIORITY",
+    "STORED", "TAKEN", "TAKEN_MS", "UNKNOWN", "Claims", "Deferral", "Ending", "Failure", "Flags",
+    "Judgement", "Lane", "Records", "Relocation", "Returned", "Standing", "Store",
+    "Submission", "Suspension", "Trimmed",
+]
 
 #: Of so many records the size is taken for all; and what Redis needs beside each one's text.
 SAMPLE, RECORD_OVERHEAD = 20, 180
-#: The most ids one call of a script takes.
-BATCH = 500
-
-STORED, ALREADY, DUPLICATE, FULL, TAKEN, UNKNOWN = "s", "a", "d", "f", "u", "n"
-KEPT, LOST, CANCEL_MEANWHILE = "k", "l", "c"
-
-#: What attach says of a parent, and is told of one that may be missing.
-PENDING, ENDED, MISSING = "p", "e", "m"
-#: An item of the outbox comes again after this long if its deliverer died.
-TAKEN_MS = 5000
-
-#: Kinds of an end, as scripts know them.
-END_SUCCEEDED, END_DEAD, END_CANCELLED, END_EXPIRED, END_SKIPPED = "s", "d", "c", "e", "k"
 
 _scripts: dict[str, Script] = {}
 
@@ -47,177 +77,13 @@ def _script(name: str) -> Script:
     return found
 
 
-class Submission(NamedTuple):
-    """One task to store: uid, envelope, and '' or ``"<priority> <when> <unique>[ <letters>]"``.
-
-    The letters say what it waits for, one for each parent in ``waits`` (see hold_back.lua).
-    """
-
-    uid: str
-    envelope: bytes
-    options: str
-    waits: Waits | None = None
-
-
-class Ending(NamedTuple):
-    """A run that ended: its claim's token, how, and its journal entry.
-
-    ``kind`` is a letter, or ``"<letter> <waited ms or -> <ran ms or -> <name>"`` to have it counted
-    under the task's name; where the claim is lost it is not.
-    """
-
-    uid: bytes
-    token: bytes
-    kind: str
-    entry: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """How the death of an owner is judged. ``culprit`` is the task that had the CPU, or b"".
-
-    A crash is charged to it; at ``limit`` crashes it is dead. ``back`` and ``death`` are the
-    journal entries for the two. With ``suspecting``, what was started is suspect where nobody is
-    named. With ``loss`` nothing shows that a task was at fault: losses are counted apart, up to
-    ``limit`` of them.
-    """
-
-    culprit: bytes
-    limit: int
-    back: bytes
-    death: bytes
-    suspecting: bool = True
-    loss: bool = False
-    #: What the culprit's task is called, for the statistics; "" where that is not known.
-    name: str = ""
-
-
-class Deferral(NamedTuple):
-    """A claimed task that is put off ``delay_ms``, uncounted: nobody here knows its name."""
-
-    uid: bytes
-    token: bytes
-    delay_ms: int
-
-
-class Relocation(NamedTuple):
-    """A claimed task that goes to ``pool``, where its name belongs.
-
-    ``options`` as of a Submission; ``cancelled``: it is to be cancelled instead, there too, where
-    an earlier try may have put it.
-    """
-
-    uid: bytes
-    token: bytes
-    pool: str
-    envelope: bytes
-    options: str
-    cancelled: bool
-
-
-class Suspension(NamedTuple):
-    """A claimed task that is to wait for others: its journal entry, and what waiting is to hold of
-    it (see hold_back.lua)."""
-
-    uid: bytes
-    token: bytes
-    entry: bytes
-    text: str
-
-
-class Failure(NamedTuple):
-    """A failed attempt that is to be tried again ``delay_ms`` from now.
-
-    ``sample`` as behind the letter of an Ending's kind, or "".
-    """
-
-    uid: bytes
-    token: bytes
-    delay_ms: int
-    entry: bytes
-    sample: str = ""
-
-
-@dataclass(slots=True)
-class Claims:
-    """What one claim took. ``rows`` is flat: uid, place, body, header, uid, ..."""
-
-    now_ms: int
-    next_due_ms: int | None
-    cancelled: list[bytes]
-    rows: list[bytes]
-    token: bytes
-
-
-class Returned(NamedTuple):
-    """What became of dead owners' claims: uids given back, those of them that were charged with
-    a crash, those that are dead now; and whether more may be left."""
-
-    uids: list[bytes]
-    charged: list[bytes]
-    dead: list[bytes]
-    more: bool
-
-    @classmethod
-    def read(cls, reply: list[Any]) -> Returned:
-        """From the reply of release.lua or recover.lua."""
-        _, uids, more, *judged = reply
-        charged, dead = judged or ([], [])
-        return cls(uids, charged, dead, bool(more))
-
-
-class Trimmed(NamedTuple):
-    """How many records were forgotten; the old ones that stay because they have children."""
-
-    forgotten: int
-    done: list[bytes]
-    dead: list[bytes]
-
-
-class Records(NamedTuple):
-    """Ended and dead records that are kept, and the mean bytes of one in Redis (0 for none)."""
-
-    done: int
-    dead: int
-    mean_bytes: float
-
-
-class Lane:
-    """Calls of one kind from one owner, numbered, one in flight.
-
-    ``ride_out(error, tries)`` is asked after each failure: it waits and returns to have the call
-    repeated under its number, or raises to give up (then the owner must not use the lane again,
-    unless the next call is the same).
-    """
-
-    def __init__(
-        self, wire: Runner, owner: str, ride_out: Callable[[WireError, int], None]
-    ) -> None:
-        self.wire, self.owner, self._ride_out = wire, owner, ride_out
-        self.number = 0
-
-    def run(self, called: Script, keys: list[str], args: list[Any]) -> Any:
-        """Run a script whose first argument after ``args[:k]`` is ``self.number + 1`` already."""
-        reply = self.insist(lambda: self.wire.run(called, keys, args))
-        self.number += 1
-        return reply
-
-    def insist(self, step: Callable[[], T]) -> T:
-        """Take a step that may be repeated, until it is answered."""
-        tries = 0
-        while True:
-            try:
-                return step()
-            except WireError as error:
-                tries += 1
-                self._ride_out(error, tries)
-
-
 class Store:
-    """The tasks of one pool."""
+    """The tasks of one pool. How its ready work is kept (``transport``, "zset" or "streams") is
+    known to the scripts; a producer need not say it, only ``flags`` is wrong then."""
 
-    def __init__(self, keys: PoolKeys) -> None:
-        self.keys = keys
+    def __init__(self, keys: PoolKeys, transport: str = "zset") -> None:
+        self.keys, self.transport = keys, transport
+        self.flags = Flags() if transport == "zset" else Flags(False, False, False)
         #: Called when tasks ended that others wait for: a deliverer should look.
         self.on_told: Callable[[], None] = _nobody
 
@@ -228,6 +94,13 @@ class Store:
     def _numbered(self, lane: Lane, name: str, args: list[Any]) -> Any:
         called = _script(name)
         return lane.run(called, self.keys.of(called.keys, lane.owner), args)
+
+    def settle(self, wire: Runner, lease_ms: int) -> str | None:
+        """Have this pool's ready work kept this way from now on; the other way's name where it
+        holds work that is kept so, and nothing was changed. As a master does at its start."""
+        wanted = "" if self.transport == "zset" else self.transport
+        _, letter, kept = self._run(wire, "set_transport", [wanted, lease_ms])
+        return (kept.decode() or "zset") if letter == b"h" else None
 
     def submit(
         self, wire: Runner, batch: Sequence[Submission], capacity: int = 0,
@@ -297,6 +170,21 @@ class Store:
             args += one
         verdicts: bytes = self._numbered(lane, "moved", args)[1]
         return verdicts.decode()
+
+    def wait(self, wire: Sleeper, seconds: float) -> bool:
+        """Block on the token that whoever makes work ready leaves; whether it came."""
+        return bool(wire.call("BLPOP", self.keys.wake, f"{seconds:.3f}", timeout_s=seconds + 3))
+
+    def pass_on(self, wire: Runner) -> None:
+        """Put a token back."""
+        wire.call("RPUSH", self.keys.wake, "1")
+
+    def has_work(self, wire: Runner) -> bool:
+        """Whether a claim may find something. A stream is there even if it is empty."""
+        keys = self.keys
+        return bool(wire.call(
+            "EXISTS", keys.ready, keys.stream, keys.delayed, keys.suspects, keys.releases
+        ))
 
     def claim(
         self, lane: Lane, want: int, starting: int, lease_ms: int, aging_ms: int = 0
@@ -382,6 +270,39 @@ class Store:
             args += pair
         uids: list[bytes] = self._run(wire, "release", args, owner)[1]
         return uids
+
+    def standing(self, wire: Runner, uid: bytes) -> Standing | None:
+        """A claimed task: token, start, journal, attempts before this one; None if unclaimed."""
+        keys = self.keys
+        claim: bytes | None = wire.call("HGET", keys.claims, uid)
+        if claim is None:
+            return None
+        token, _, rest = claim.partition(b" ")
+        header = (wire.call("HGET", keys.info, uid) or b"").split(b" ")
+        return Standing(
+            token, int(rest.split(b" ")[1]) if rest.count(b" ") else 0,
+            wire.call("HGET", keys.tasks, uid) or b"", int(header[1]) if len(header) > 3 else 0,
+        )
+
+    def held_by(self, wire: Runner, owner: str) -> list[tuple[bytes, bytes]]:
+        """(uid, token) of everything an owner holds."""
+        owned = self.keys.of(("owned",), owner)[0]
+        held: list[tuple[bytes, bytes]] = []
+        cursor: Any = b"0"
+        while True:
+            cursor, uids = wire.call("SSCAN", owned, cursor, "COUNT", BATCH)
+            texts = wire.call("HMGET", self.keys.claims, *uids) if uids else []
+            held += [
+                (uid, text.partition(b" ")[0])
+                for uid, text in zip(uids, texts, strict=True) if text
+            ]
+            if cursor in (b"0", "0", 0):
+                return held
+
+    def last_number(self, wire: Runner, owner: str, kind: str) -> int:
+        """The last number of an owner's lane, "claim" or "finish"; 0 for none."""
+        last = wire.call("HGET", self.keys.of(("own",), owner)[0], kind)
+        return int(last.partition(b" ")[0]) if last else 0
 
     def cancel(self, wire: Runner, uid: str, entry: bytes, channel: str) -> str:
         """Cancel a task; what it was: queued, scheduled, waiting, running, ended or

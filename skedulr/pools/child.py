@@ -30,13 +30,15 @@ from ..clock import Clock
 from ..codecs import codec_of
 from ..config import Config, PoolSpec
 from ..delivery import Delivery
+from ..errors import ConfigError
 from ..hub.driver import Driver
 from ..hub.monitor import Monitor, greenlet_stacks, stack_of_greenlet
 from ..keys import PoolKeys, SpaceKeys
 from ..lead import LeadStore
 from ..schedule_records import Definition
 from ..schedule_store import Directory, ScheduleStore
-from ..store import BATCH, Lane, Store
+from ..storage import BATCH, Lane
+from ..transports import open_storage, settle
 from ..wire import Wire, WireError
 from ..wires import SharedWire
 from . import poison
@@ -145,7 +147,11 @@ class Child:
         # Once more: a module may have set handlers of its own.
         self._listen_to_signals()
         self._point_at_own_server()
-        self._compose(declared)
+        try:
+            self._compose(declared)
+        except ConfigError as error:
+            self.log.error("pool %s: %s", self.spec.pool.name, error)
+            return CANNOT_BOOT
         # What was loaded stays: the collector need not look through all of it again and again
         # while tasks wait for that.
         gc.collect()
@@ -179,10 +185,11 @@ class Child:
     def _compose(self, declared: list[Definition]) -> None:
         spec, config = self.spec, self.config
         pool, owner = spec.pool.name, spec.owner
-        store = self._store = Store(PoolKeys(config.namespace, pool))
+        keys = PoolKeys(config.namespace, pool)
+        store = self._store = open_storage(keys, spec.pool.transport)
+        self.patience = Patience(f"pool {pool}", self.log)
         space = SpaceKeys(config.namespace)
         name = f"skedulr:{spec.node}:{pool}"
-        self.patience = Patience(f"pool {pool}", self.log)
         self.driver = Driver(monotonic_ms=_monotonic_ms)
         self.monitor = Monitor(self.driver)
         clock = Clock()
@@ -205,6 +212,8 @@ class Child:
             promoter=side, executor=self.executor, driver=self.driver, clock=clock,
             lease_s=config.lease, patience=self.patience, on_gone=self._gone,
             aging_s=config.aging_of(pool),
+            settle=lambda wire: settle(wire, keys, spec.pool.transport, config.lease),
+            on_refused=self._refused,
         )
         self.recorder.on_retry = self.fetcher.due_in
         self.recorder.relocate = Mover(store=store, lane=self.recorder.lane, space=space).move
@@ -252,6 +261,12 @@ class Child:
             executor=self.executor, board=self.board, lease_s=config.lease, on_word=self._on_word,
             on_gone=self._gone, log=self.log,
         )
+
+    def _refused(self, error: ConfigError) -> None:
+        """The pool holds work of another transport: it is not for this process."""
+        self.log.error("%s", error)
+        self._status = CANNOT_BOOT
+        self._ending.set()
 
     def _start(self) -> None:
         self.driver.start()

@@ -21,8 +21,9 @@ from ..errors import PayloadError, TaskTimeout
 from ..errortext import describe
 from ..keys import PoolKeys
 from ..statistics import UNKNOWN
-from ..store import BATCH, END_DEAD, Ending, Failure, Judgement, Lane, Store
+from ..storage import BATCH, END_DEAD, Ending, Failure, Judgement, Lane, Storage
 from ..tasks import MAX_RETRIES
+from ..transports import open_storage
 from ..wire import Wire, WireError
 from ..wires import SharedWire
 from . import poison
@@ -53,7 +54,7 @@ class Estates:
         store = self._store(process)
         lease_ms = round(self._lease_s * 1000)
         try:
-            held = _held_by(store, self._side, process.owner)
+            held = store.held_by(self._side, process.owner)
             for at in range(0, len(held), BATCH):
                 store.renew(self._side, process.owner, held[at:at + BATCH], lease_ms)
         except WireError as error:
@@ -90,7 +91,7 @@ class Estates:
             log.warning("pool %s: %d tasks of pid %d are back in the queue", pool, count,
                         process.pid)
 
-    def _release(self, store: Store, wire: Wire, death: Death, asked_for: bool) -> int:
+    def _release(self, store: Storage, wire: Wire, death: Death, asked_for: bool) -> int:
         pool, total, more = death.process.slot.pool.name, 0, True
         judgement = None if asked_for else self._judge(store, wire, death)
         while more:
@@ -105,18 +106,15 @@ class Estates:
                           uid.decode())
         return total
 
-    def _time_out(self, store: Store, wire: Wire, death: Death) -> None:
+    def _time_out(self, store: Storage, wire: Wire, death: Death) -> None:
         """Write for the dead child that the task it hung in failed. Its token still holds."""
         process = death.process
         uid = process.board.culprit()
-        claim = wire.call("HGET", store.keys.claims, uid) if uid else None
-        token, _, rest = (claim or b"").partition(b" ")
-        if not token.startswith(process.owner.encode() + b":"):
+        standing = store.standing(wire, uid) if uid else None
+        if standing is None or not standing.token.startswith(process.owner.encode() + b":"):
             return
-        body = wire.call("HGET", store.keys.tasks, uid) or b""
-        header = (wire.call("HGET", store.keys.info, uid) or b"").split(b" ")
-        attempt = int(header[1]) + 1 if len(header) > 3 else 1
-        started_ms = int(rest.split(b" ")[1]) if rest.count(b" ") else 0
+        token, started_ms, body, attempts = standing
+        attempt = attempts + 1
         error = TaskTimeout(
             f"its process had not yielded for {process.hung_s:.0f} s and was killed (hang_timeout)"
         )
@@ -136,10 +134,11 @@ class Estates:
         log.error("task %s/%s hung on attempt %d; %s", store.keys.pool, uid.decode(), attempt,
                   "to the dead-letter queue" if delay_s is None else f"again in {delay_s:.3g} s")
 
-    def _store(self, process: Process) -> Store:
-        return Store(PoolKeys(self._namespace, process.slot.pool.name))
+    def _store(self, process: Process) -> Storage:
+        pool = process.slot.pool
+        return open_storage(PoolKeys(self._namespace, pool.name), pool.transport)
 
-    def _judge(self, store: Store, wire: Wire, death: Death) -> Judgement | None:
+    def _judge(self, store: Storage, wire: Wire, death: Death) -> Judgement | None:
         """Whom to charge with a death; None: nobody."""
         process = death.process
         if death.status in (DRAINED, GONE) or process.board.draining or process.hung_s is not None:
@@ -175,26 +174,10 @@ def _delay_s(
     return retries.delay_after(strategy, attempt, error, most)
 
 
-def _held_by(store: Store, wire: Wire, owner: str) -> list[tuple[bytes, bytes]]:
-    """(uid, token) of everything an owner holds."""
-    owned = store.keys.of(("owned",), owner)[0]
-    held: list[tuple[bytes, bytes]] = []
-    cursor: Any = b"0"
-    while True:
-        cursor, uids = wire.call("SSCAN", owned, cursor, "COUNT", BATCH)
-        texts = wire.call("HMGET", store.keys.claims, *uids) if uids else []
-        held += [
-            (uid, text.partition(b" ")[0]) for uid, text in zip(uids, texts, strict=True) if text
-        ]
-        if cursor in (b"0", "0", 0):
-            return held
-
-
-def _heir_lane(store: Store, wire: Wire, owner: str) -> Lane:
+def _heir_lane(store: Storage, wire: Wire, owner: str) -> Lane:
     """The lane on which an owner that is surely dead has finished, to go on with."""
     lane = Lane(wire, owner, _give_up)
-    last = wire.call("HGET", store.keys.of(("own",), owner)[0], "finish")
-    lane.number = int(last.partition(b" ")[0]) if last else 0
+    lane.number = store.last_number(wire, owner, "finish")
     return lane
 
 

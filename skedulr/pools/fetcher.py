@@ -16,10 +16,11 @@ import gevent
 from gevent.event import Event
 
 from ..clock import Clock
+from ..errors import ConfigError
 from ..hub.alarm import Alarm
 from ..hub.driver import Driver
-from ..store import Lane, Store
-from ..wire import Gone, Wire, WireError
+from ..storage import Lane, Storage
+from ..wire import Gone, Runner, Wire, WireError
 from .executor import Executor
 from .patience import FIRST_S, LONGEST_S, Patience, Stopped
 
@@ -30,13 +31,16 @@ SHORTEST_SLEEP_S, LONGEST_SLEEP_S = 1.4, 1.9
 
 
 class Fetcher:
-    """Claims for one executor."""
+    """Claims for one executor, once ``settle(wire)`` has told Redis how the pool is kept. Where
+    that raises ConfigError nothing is claimed, and ``on_refused(error)`` is called."""
 
     def __init__(
-        self, *, store: Store, lane: Lane, sleeper: Wire, promoter: Wire, executor: Executor,
+        self, *, store: Storage, lane: Lane, sleeper: Wire, promoter: Wire, executor: Executor,
         driver: Driver, clock: Clock, lease_s: float, patience: Patience,
-        on_gone: Callable[[], None], aging_s: float = 0.0,
+        on_gone: Callable[[], None], settle: Callable[[Runner], object],
+        on_refused: Callable[[ConfigError], None], aging_s: float = 0.0,
     ) -> None:
+        self._settle, self._on_refused = settle, on_refused
         self._store, self._lane, self._executor = store, lane, executor
         self._sleeper, self._promoter = sleeper, promoter
         self._driver, self._clock, self._lease_ms = driver, clock, round(lease_s * 1000)
@@ -81,8 +85,12 @@ class Fetcher:
 
     def _run(self) -> None:
         try:
+            # Redis may have been away when the master told it how this pool is kept.
+            self._lane.insist(lambda: self._settle(self._lane.wire))
             while not self._stopping:
                 self._step()
+        except ConfigError as error:
+            self._on_refused(error)
         except Gone:
             self._on_gone()
         except Stopped:
@@ -133,16 +141,13 @@ class Fetcher:
 
     def _block(self) -> bool:
         """Whether there may be work: a token came, or the queue is not empty after all."""
-        keys = self._store.keys
         seconds = random.uniform(SHORTEST_SLEEP_S, LONGEST_SLEEP_S)
-        if self._sleeper.call("BLPOP", keys.wake, f"{seconds:.3f}", timeout_s=seconds + 3):
+        if self._store.wait(self._sleeper, seconds):
             if not self._asleep.is_set() and not self._executor.has_room():
                 # The alarm brought work meanwhile and nobody is free here: let another have it.
-                self._sleeper.call("RPUSH", keys.wake, "1")
+                self._store.pass_on(self._sleeper)
             return True
-        return bool(self._sleeper.call(
-            "EXISTS", keys.ready, keys.delayed, keys.suspects, keys.releases
-        ))
+        return self._store.has_work(self._sleeper)
 
     # The next due time
 

@@ -22,7 +22,7 @@ from typing import Any
 from gevent import monkey
 from gevent.hub import get_hub
 
-from ..store import BATCH, Store
+from ..storage import BATCH, Storage
 from ..wire import Gone, WireError
 from .board import Board
 from .executor import Executor
@@ -42,7 +42,7 @@ class Heart:
     """Renews and watches. ``on_word(lost, cancelled)`` is called on the hub."""
 
     def __init__(
-        self, *, store: Store, wire: PlainWire, owner: str, executor: Executor, board: Board,
+        self, *, store: Storage, wire: PlainWire, owner: str, executor: Executor, board: Board,
         lease_s: float, on_word: Callable[[list[tuple[bytes, bytes]], list[bytes]], None],
         on_gone: Callable[[], None], log: Any,
     ) -> None:

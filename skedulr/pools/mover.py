@@ -21,25 +21,28 @@ from collections.abc import Iterator, Sequence
 
 from .. import message
 from ..keys import PoolKeys, SpaceKeys
-from ..store import (
+from ..storage import (
     ALREADY,
     CANCEL_MEANWHILE,
     DUPLICATE,
     END_CANCELLED,
     END_DEAD,
+    NO_PRIORITY,
+    PRIORITY,
     STORED,
     Ending,
     Lane,
     Relocation,
-    Store,
+    Storage,
     Submission,
 )
+from ..transports import open_storage
 
 
 class Mover:
     """Moves tasks of the pool of ``store``. ``lane`` is the recorder's."""
 
-    def __init__(self, *, store: Store, lane: Lane, space: SpaceKeys) -> None:
+    def __init__(self, *, store: Storage, lane: Lane, space: SpaceKeys) -> None:
         self._store, self._lane, self._space = store, lane, space
 
     def move(self, batch: Sequence[Relocation]) -> Iterator[tuple[Relocation, str | Ending]]:
@@ -70,6 +73,9 @@ class Mover:
         verdict = self._lane.insist(submit)
         if verdict in (STORED, ALREADY):
             return None
+        if verdict == PRIORITY:
+            why = f"pool {one.pool!r}, where this one belongs, has no priorities: {NO_PRIORITY}"
+            return self._ending(one, END_DEAD, message.DEAD, ["ConfigError", why, ""])
         if verdict == DUPLICATE:
             why = f"another task has the id {_new_id(one)}, where this one belongs"
             return self._ending(one, END_DEAD, message.DEAD, ["DuplicateTask", why, ""])
@@ -88,8 +94,8 @@ class Mover:
         return Ending(one.uid, one.token, end,
                       message.entry(kind, self._lane.owner, 0, 0, value))
 
-    def _there(self, one: Relocation) -> Store:
-        return Store(PoolKeys(self._store.keys.namespace, one.pool))
+    def _there(self, one: Relocation) -> Storage:
+        return open_storage(PoolKeys(self._store.keys.namespace, one.pool))
 
 
 def _new_id(one: Relocation) -> str:

@@ -7,7 +7,7 @@ import logging
 import msgpack
 
 from ..hub.driver import Driver
-from ..store import BATCH, Store
+from ..storage import BATCH, Storage
 from ..wire import Wire, WireError
 
 log = logging.getLogger("skedulr.pool")
@@ -21,7 +21,7 @@ LONGEST_NOTE = 500
 class Progress:
     """The newest report of each running task, on its way to Redis."""
 
-    def __init__(self, *, store: Store, wire: Wire, driver: Driver) -> None:
+    def __init__(self, *, store: Storage, wire: Wire, driver: Driver) -> None:
         self._store, self._wire, self._driver = store, wire, driver
         self._reports: dict[bytes, tuple[bytes, bytes]] = {}
         self._planned = False

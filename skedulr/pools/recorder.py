@@ -15,7 +15,7 @@ import gevent
 from gevent.event import Event
 
 from .. import message
-from ..store import (
+from ..storage import (
     BATCH,
     CANCEL_MEANWHILE,
     END_CANCELLED,
@@ -26,7 +26,7 @@ from ..store import (
     Failure,
     Lane,
     Relocation,
-    Store,
+    Storage,
     Suspension,
 )
 from ..wire import Gone
@@ -39,7 +39,7 @@ class Recorder:
     claim."""
 
     def __init__(
-        self, *, store: Store, lane: Lane, on_gone: Callable[[], None],
+        self, *, store: Storage, lane: Lane, on_gone: Callable[[], None],
     ) -> None:
         self._store, self.lane, self._on_gone = store, lane, on_gone
         self._endings: list[Ending] = []

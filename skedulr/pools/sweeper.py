@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..hub.driver import Driver, Repeat
-from ..store import BATCH, Judgement, Records, Store
+from ..storage import BATCH, Judgement, Records, Storage
 from ..wire import Wire, WireError
 
 log = logging.getLogger("skedulr.pool")
@@ -57,7 +57,7 @@ class Sweeper:
     this one."""
 
     def __init__(
-        self, *, store: Store, wire: Wire, driver: Driver, lease_s: float,
+        self, *, store: Storage, wire: Wire, driver: Driver, lease_s: float,
         keep: Keep, judgement: Judgement,
         needed: Callable[[str, bytes], bool] = lambda pool, uid: False,
     ) -> None:

@@ -1,7 +1,8 @@
 -- PURPOSE  Put a readable record into the dead-letter queue in place of a journal that nobody can
 --          read: of a task that has not started, or of one that has ended. Up to 100 a call.
--- KEYS     ready delayed suspects claims tasks info records done dead cancels watch stats unique
---          progress waiting held outbox wake meta limits slots rates releases parked queues
+-- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
+--          stats unique progress waiting held outbox meta wake limits slots rates releases parked
+--          queues
 -- ARGV     per task: id, the journal as it was seen, the record in its place
 -- RETURNS  {now ms, letters}: a letter a task: 'm' buried, '-' it runs, or its journal is another by
 --          now
@@ -10,9 +11,9 @@
 -- include: unqueue
 -- include: forget
 -- include: limits
-local ready, delayed, suspects, claims, tasks, info, records, done, dead, cancels, watch, stats,
-  unique, progress, waiting, held, outbox, wake, meta, limits, slots, rates, releases, parked,
-  queues = unpack(KEYS)
+local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
+  watch, stats, unique, progress, waiting, held, outbox, meta, wake, limits, slots, rates,
+  releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local letters = {}
@@ -25,7 +26,8 @@ for i = 1, #ARGV, 3 do
   local body, letter = redis.call('HGET', tasks, id), '-'
   if body == seen and redis.call('HEXISTS', claims, id) == 0 then
     letter = 'm'
-    unqueue({ready = ready, delayed = delayed, suspects = suspects, waiting = waiting, held = held,
+    unqueue({ready = ready, stream = stream, removed = removed, tasks = tasks, claims = claims,
+             meta = meta, delayed = delayed, suspects = suspects, waiting = waiting, held = held,
              outbox = outbox, limiting = limiting}, {id}, now)
     redis.call('HDEL', tasks, id)
     redis.call('HINCRBY', stats, 'failed', 1)

@@ -1,20 +1,23 @@
 -- PURPOSE  Cancel a task. One that has not started ends here; a running one gets a durable flag that
 --          its owner finds at the next renewal, and a message that hurries it.
--- KEYS     ready delayed suspects claims tasks info records done dead cancels watch stats unique
---          progress waiting held edges outbox wake meta limits slots rates releases parked queues
+-- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
+--          stats unique progress waiting held edges outbox meta wake limits slots rates releases
+--          parked queues
 -- ARGV     id, journal entry of the cancel, channel, message
 -- RETURNS  {now ms, was}: 'queued', 'scheduled', 'waiting', 'running', 'ended', or
 --          'unknown'; and how many tasks wait for it, if any
 -- include: now
--- include: queue
+-- include: queue_remove
 -- include: end_tasks
 -- include: limits
-local ready, delayed, suspects, claims, tasks, info, records, done, dead, cancels, watch, stats,
-  unique, progress, waiting, held, edges, outbox, wake, meta, limits, slots, rates, releases,
-  parked, queues = unpack(KEYS)
+local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
+  watch, stats, unique, progress, waiting, held, edges, outbox, meta, wake, limits, slots, rates,
+  releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local id = ARGV[1]
+local k = {ready = ready, stream = stream, removed = removed, tasks = tasks, claims = claims,
+           meta = meta, delayed = delayed, suspects = suspects, waiting = waiting}
 local now = now_ms()
 
 if redis.call('HEXISTS', claims, id) == 1 then
@@ -25,7 +28,7 @@ if redis.call('HEXISTS', claims, id) == 1 then
   return {now, 'running'}
 end
 local was = 'unknown'
-if #leave_limits(limiting, {id}, now) == 1 or queue_remove({ready = ready}, {id}) == 1
+if #leave_limits(limiting, {id}, now) == 1 or queue_remove(k, {id}) == 1
     or redis.call('ZREM', suspects, id) == 1 then
   was = 'queued'
 elseif redis.call('ZREM', delayed, id) == 1 then

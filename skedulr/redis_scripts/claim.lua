@@ -1,7 +1,7 @@
 -- PURPOSE  Take up to `want` tasks under a lease, after promoting what is due. Repeatable by number.
 --          Suspects are taken in groups of their own (see suspects.lua).
--- KEYS     ready delayed suspects leases claims tasks info owned own cancels unique wake meta
---          broken limits slots rates releases parked queues turns marks
+-- KEYS     ready stream removed delayed suspects leases claims tasks info owned own cancels unique
+--          wake meta broken limits slots rates releases parked queues turns marks
 -- ARGV     owner, number of this call, want (at most 500), how many of them start at once, lease ms,
 --          ms after which what waits goes first whatever its priority, or 0
 -- RETURNS  {now ms, when the next is due or let out by a limit (ms) or -1, {ids that are to be
@@ -10,7 +10,9 @@
 -- include: now
 -- include: lane
 -- include: promote_due
--- include: queue
+-- include: queue_take
+-- include: queue_length
+-- include: leases
 -- include: claim_text
 -- include: locks
 -- include: suspects
@@ -18,8 +20,10 @@
 -- include: admit
 -- include: aging
 -- include: limits
-local ready, delayed, suspects, leases, claims, tasks, info, owned, own, cancels, unique, wake,
-  meta, broken, limits, slots, rates, releases, parked, queues, turns, marks = unpack(KEYS)
+local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, owned, own,
+  cancels, unique, wake, meta, broken, limits, slots, rates, releases, parked, queues, turns,
+  marks =
+  unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local owner, number = ARGV[1], tonumber(ARGV[2])
@@ -27,8 +31,8 @@ local want, starting, lease = math.min(tonumber(ARGV[3]), 500), tonumber(ARGV[4]
 local token = owner .. ':' .. ARGV[2]
 local now = now_ms()
 local aging = tonumber(ARGV[6] or '0')
-local k = {ready = ready, delayed = delayed, leases = leases, info = info, meta = meta,
-           limiting = limiting, marks = marks}
+local k = {ready = ready, stream = stream, removed = removed, delayed = delayed, leases = leases,
+           claims = claims, info = info, meta = meta, limiting = limiting, marks = marks}
 
 -- Whether limits have a say in when the next claim is worth it.
 local limited = false
@@ -100,31 +104,38 @@ end
 
 -- Take out of ready what has waited too long, up to half of `limit`, and the rest by its place.
 local function take_ready(limit)
-  if aging == 0 then return queue_take(k, limit) end
+  if aging == 0 or streamed(k) then return queue_take(k, owner, limit) end
   local aged = queue_take_aged(k, aging, now, math.ceil(limit / 2))
-  if #aged == 2 * limit then return aged end
-  local rest = queue_take(k, limit - #aged / 2)
+  if #aged == 2 * limit then return true, aged end
+  local _, rest = queue_take(k, owner, limit - #aged / 2)
   for _, one in ipairs(rest) do aged[#aged + 1] = one end
-  return aged
+  return #aged > 0, aged
 end
 
 -- Take up to `limit` tasks, or suspects; whether anything was there, and ids, places and bodies. An
 -- id without a body is nobody's task: it is set aside and shown (doctor), and the rest goes on.
 local function pop(suspected, limit)
-  local popped = suspected and redis.call('ZPOPMIN', suspects, limit) or take_ready(limit)
-  local named, ids, places, sound, n = {}, {}, {}, {}, 0
+  local took, popped = true, nil
+  if suspected then
+    popped = redis.call('ZPOPMIN', suspects, limit)
+  else
+    took, popped = take_ready(limit)
+  end
+  local named, ids, places, sound, lost, n = {}, {}, {}, {}, {}, 0
   for i = 1, #popped / 2 do named[i] = popped[2 * i - 1] end
-  if #named == 0 then return false, ids, places, sound end
+  if #named == 0 then return took, ids, places, sound end
   for i, body in ipairs(redis.call('HMGET', tasks, unpack(named))) do
     if body then
       n = n + 1
       -- A server may write a score as 1.75e+15.
       ids[n], places[n], sound[n] = named[i], whole(popped[2 * i]), body
     else
+      lost[#lost + 1] = whole(popped[2 * i])
       redis.call('HSET', broken, named[i], 'ready without a body')
     end
   end
-  return true, ids, places, sound
+  queue_drop(k, lost)
+  return took, ids, places, sound
 end
 
 -- A task that is unique until it starts lets the next one in.
@@ -140,7 +151,7 @@ local function lease_out(ids, places, headers, suspected)
   for i, id in ipairs(ids) do
     held[2 * i - 1], held[2 * i] = id, before .. places[i] .. (i <= starting and at_once or later)
   end
-  lease_give(k, ids, whole(now + lease))
+  lease_give(k, ids, whole(now + lease), suspected)
   redis.call('HSET', claims, unpack(held))
   redis.call('SADD', owned, unpack(ids))
   -- The set goes when it is empty and comes back without its expiry.
@@ -211,5 +222,5 @@ if #ids > 0 then
   remember(own, 'claim', ARGV[2], table.concat(ids, ' '))
   if suspected then remember_group(group, ids) end
 end
-if took and redis.call('EXISTS', ready, suspects) > 0 then wake_one(wake, meta) end
+if took and (queue_length(k) > 0 or redis.call('EXISTS', suspects) == 1) then wake_one(wake, meta) end
 return answer(ids, places, bodies, headers)

@@ -1,7 +1,7 @@
 -- PURPOSE  Put claimed tasks off, with no attempt counted: nobody here knows their names. Where the
 --          token still holds. Repeatable by number (it shares the finish lane).
--- KEYS     delayed leases claims info owned own cancels suspects wake meta ready limits slots rates
---          releases parked queues
+-- KEYS     delayed stream leases claims info owned own cancels suspects wake meta ready limits
+--          slots rates releases parked queues
 -- ARGV     number of this call, then per task: id, token, delay ms
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
 --          cancelled meanwhile and is still claimed: the caller has to finish it
@@ -11,8 +11,8 @@
 -- include: delay_claimed
 -- include: suspects
 -- include: limits
-local delayed, leases, claims, info, owned, own, cancels, suspects, wake, meta, ready, limits,
-  slots, rates, releases, parked, queues = unpack(KEYS)
+local delayed, stream, leases, claims, info, owned, own, cancels, suspects, wake, meta, ready,
+  limits, slots, rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 3
@@ -31,8 +31,9 @@ verdicts, kept, texts = leave_cancelled(cancels, ids, verdicts, kept, texts)
 if #kept > 0 then
   local deferred, delays = {}, {}
   for n, i in ipairs(kept) do deferred[n], delays[n] = ids[i], ARGV[3 * i + 1] end
-  delay_claimed({delayed = delayed, leases = leases, claims = claims, info = info, owned = owned,
-                 wake = wake, meta = meta, limiting = limiting}, deferred, texts, delays, now, function(header)
+  delay_claimed({delayed = delayed, stream = stream, leases = leases, claims = claims,
+                 info = info, owned = owned, wake = wake, meta = meta, limiting = limiting},
+                deferred, texts, delays, now, function(header)
     if header.since == 0 then header.since = now end
   end)
 end

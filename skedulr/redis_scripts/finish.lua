@@ -1,6 +1,7 @@
 -- PURPOSE  End the runs of a batch whose tokens still hold; refuse the others. Repeatable by number.
--- KEYS     leases claims tasks info done records dead owned own cancels watch stats unique progress
---          suspects wake meta edges outbox ready limits slots rates releases parked queues history
+-- KEYS     stream leases claims tasks info done records dead owned own cancels watch stats unique
+--          progress suspects wake meta edges outbox history ready limits slots rates releases
+--          parked queues
 -- ARGV     number of this call, the count n of tasks that end, then n times:
 --          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired, 'k' skipped), or
 --          to have it counted "<kind> <waited ms or -> <ran ms or -> <name>", journal entry;
@@ -16,9 +17,9 @@
 -- include: count_runs
 -- include: suspects
 -- include: limits
-local leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats, unique,
-  progress, suspects, wake, meta, edges, outbox, ready, limits, slots, rates, releases, parked,
-  queues, history = unpack(KEYS)
+local stream, leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats,
+  unique, progress, suspects, wake, meta, edges, outbox, history, ready, limits, slots, rates,
+  releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -33,7 +34,7 @@ redis.call('ZREM', leases, '')
 local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
 local told = 0
-local verdicts, kept = judge_claims(claims, ids, tokens)
+local verdicts, kept, texts = judge_claims(claims, ids, tokens)
 forgive_lost(info, ids, tokens, verdicts)
 if #kept > 0 then
   local ending, kinds, entries, samples = {}, {}, {}, {}
@@ -42,7 +43,8 @@ if #kept > 0 then
     ending[n], kinds[n], entries[n] = ids[i], string.sub(kind, 1, 1), ARGV[4 * i + 2]
     if #kind > 1 then samples[#samples + 1] = kind end
   end
-  drop_claims({leases = leases, claims = claims, owned = owned}, ending)
+  drop_claims({stream = stream, leases = leases, claims = claims, owned = owned, meta = meta},
+              ending, texts)
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
              progress = progress, edges = edges, outbox = outbox, limiting = limiting},

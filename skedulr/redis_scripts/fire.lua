@@ -1,9 +1,9 @@
 -- PURPOSE  Fire due ticks: each becomes a task, and the next tick is stored, in one step. Whoever
 --          comes second finds another tick stored and changes nothing. A tick that was missed and
 --          is not made up is passed over the same way.
--- KEYS     ready delayed suspects claims tasks info records done dead cancels watch stats unique
---          windows progress wake meta planned resting ticks waiting held edges outbox limits slots
---          rates releases parked queues turns history
+-- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
+--          stats unique windows progress wake meta planned resting ticks waiting held edges outbox
+--          history limits slots rates releases parked queues turns
 -- ARGV     control channel; journal entry for a run that is cancelled; '' or what is put behind ids
 --          that were used already (after the server's clock was set back);
 --          then per tick (at most 100): schedule, revision, the stored tick, the next one or '-',
@@ -20,9 +20,9 @@
 -- include: unqueue
 -- include: end_tasks
 -- include: limits
-local ready, delayed, suspects, claims, tasks, info, records, done, dead, cancels, watch, stats,
-  unique, windows, progress, wake, meta, planned, resting, ticks, waiting, held, edges, outbox,
-  limits, slots, rates, releases, parked, queues, turns, history = unpack(KEYS)
+local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
+  watch, stats, unique, windows, progress, wake, meta, planned, resting, ticks, waiting, held,
+  edges, outbox, history, limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local channel, entry, again = ARGV[1], ARGV[2], ARGV[3]
@@ -65,7 +65,8 @@ local function cancel_run(id)
     redis.call('PUBLISH', channel, 'cancel ' .. pool .. '/' .. id)
     return
   end
-  if #unqueue({ready = ready, delayed = delayed, suspects = suspects, waiting = waiting,
+  if #unqueue({ready = ready, stream = stream, removed = removed, tasks = tasks, claims = claims,
+               meta = meta, delayed = delayed, suspects = suspects, waiting = waiting,
                held = held, outbox = outbox, limiting = limiting}, {id}, now) == 0 then return end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
@@ -145,8 +146,8 @@ if #states > 0 then redis.call('HSET', planned, unpack(states)) end
 if #moved > 0 then redis.call('ZADD', ticks, unpack(moved)) end
 if #fired > 0 then
   redis.call('HSET', tasks, unpack(bodies))
-  enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-           wake = wake, meta = meta, history = history, limiting = limiting}, fired, theirs, now,
-          true)
+  enqueue({ready = ready, stream = stream, delayed = delayed, info = info, unique = unique,
+           windows = windows, wake = wake, meta = meta, history = history, limiting = limiting}, fired,
+          theirs, now, true)
 end
 return {now, table.concat(verdicts)}

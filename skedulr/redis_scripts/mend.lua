@@ -1,7 +1,8 @@
 -- PURPOSE  Mend broken states that doctor.py found: one kind of mend a call, for up to 100 ids. Each
 --          is looked at once more, so that what is sound by now stays as it is.
--- KEYS     ready delayed suspects leases claims tasks info records done dead cancels watch unique
---          windows progress wake meta broken waiting held limits slots rates releases parked queues
+-- KEYS     ready stream removed delayed suspects leases claims tasks info records done dead
+--          cancels watch unique windows progress wake meta broken waiting held limits slots rates
+--          releases parked queues
 -- ARGV     what: a name of `mends` below; then pairs id, detail
 -- RETURNS  {now ms, letters}: a letter an id: 'm' mended, '-' there was nothing to mend (any more)
 -- include: now
@@ -9,17 +10,21 @@
 -- include: claim_text
 -- include: header
 -- include: place
--- include: queue
+-- include: queue_add
+-- include: queue_remove
+-- include: leases
 -- include: forget
 -- include: wake
 -- include: limits
-local ready, delayed, suspects, leases, claims, tasks, info, records, done, dead, cancels, watch,
-  unique, windows, progress, wake, meta, broken, waiting, held, limits, slots, rates, releases,
-  parked, queues = unpack(KEYS)
+local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, records, done, dead,
+  cancels, watch, unique, windows, progress, wake, meta, broken, waiting, held, limits, slots,
+  rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local now = now_ms()
-local k = {ready = ready, leases = leases}
+local k = {ready = ready, stream = stream, removed = removed, leases = leases, meta = meta,
+           tasks = tasks, claims = claims, delayed = delayed, suspects = suspects,
+           waiting = waiting}
 
 local function has_body(id) return redis.call('HEXISTS', tasks, id) == 1 end
 local function has_record(id) return redis.call('HEXISTS', records, id) == 1 end
@@ -32,7 +37,8 @@ local function sound_claim(id)
 end
 
 local function queued(id)
-  return queue_has(k, {id})[1] or redis.call('ZSCORE', delayed, id)
+  -- What is in a stream can not be asked. The doctor has looked through all of it.
+  return not streamed(k) and queue_has(k, {id})[1] or redis.call('ZSCORE', delayed, id)
     or redis.call('ZSCORE', suspects, id) or redis.call('ZSCORE', held, id)
     or redis.call('ZSCORE', parked, id)
 end
@@ -49,8 +55,9 @@ local function leave_queue(id)
 end
 
 local function leave_claims(id)
+  local text = redis.call('HGET', claims, id)
   redis.call('HDEL', claims, id)
-  lease_end(k, {id})
+  lease_end(k, {id}, {text or ''})
   free_slots(limiting, {id}, true)
 end
 
@@ -83,7 +90,7 @@ mends['lease'] = function(id, detail)
   local lease = redis.call('ZSCORE', leases, id)
   if not sound_claim(id) or not has_body(id) then return false end
   if lease and tonumber(lease) <= now + tonumber(furthest) then return false end
-  lease_give(k, {id}, whole(now + tonumber(grace)))
+  lease_renew(k, {id}, {redis.call('HGET', claims, id)}, whole(now + tonumber(grace)))
   return true
 end
 
@@ -133,8 +140,8 @@ mends['one_life'] = function(id)
     redis.call('ZREM', done, id)
     redis.call('ZREM', dead, id)
   else
-    redis.call('HDEL', tasks, id)
     leave_queue(id)
+    redis.call('HDEL', tasks, id)
     leave_claims(id)
     leave_nothing(id)
   end

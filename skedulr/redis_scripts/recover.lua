@@ -1,7 +1,8 @@
 -- PURPOSE  Give back what expired leases hold, up to `limit`. After a gap in the sweeps (Redis was
 --          away, so its owners could not renew either) it gives nothing back for one lease.
--- KEYS     ready suspects leases claims tasks info records done dead cancels watch stats unique
---          progress wake meta broken edges outbox limits slots rates releases parked queues history
+-- KEYS     ready stream removed suspects leases claims tasks info records done dead cancels watch
+--          stats unique progress wake meta broken edges outbox history limits slots rates releases
+--          parked queues
 -- ARGV     limit (at most 500), lease ms, longest gap between two sweeps ms; to judge the death of
 --          a host (see judge_death.lua): crashes that kill, journal entry of a crash that does not,
 --          of one that does
@@ -9,22 +10,25 @@
 --          {those charged a crash and given back}, {those that are dead now}
 -- include: now
 -- include: judge_death
+-- include: leases_over
+-- include: queue_sweep
+-- include: consumers
 -- include: wake
 -- include: limits
-local ready, suspects, leases, claims, tasks, info, records, done, dead, cancels, watch, stats,
-  unique, progress, wake, meta, broken, edges, outbox, limits, slots, rates, releases, parked,
-  queues, history = unpack(KEYS)
+local ready, stream, removed, suspects, leases, claims, tasks, info, records, done, dead, cancels,
+  watch, stats, unique, progress, wake, meta, broken, edges, outbox, history, limits, slots, rates,
+  releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local limit, lease, gap = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), tonumber(ARGV[3])
 local crashes = tonumber(ARGV[4] or '0')
 local now = now_ms()
 
-local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
-           info = info, records = records, done = done, dead = dead, cancels = cancels,
-           watch = watch, stats = stats, unique = unique, progress = progress,
-           edges = edges, outbox = outbox, meta = meta, history = history, name = '',
-           limiting = limiting}
+local k = {ready = ready, stream = stream, removed = removed, suspects = suspects, leases = leases,
+           claims = claims, tasks = tasks, info = info, records = records, done = done,
+           dead = dead, cancels = cancels, watch = watch, stats = stats, unique = unique,
+           progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
+           name = '', limiting = limiting}
 
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end
@@ -52,7 +56,7 @@ local function claims_of(expired)
     if text and read_claim(text) then
       ids[#ids + 1], texts[#texts + 1] = expired[i], text
     else
-      lease_end(k, {expired[i]})
+      lease_end(k, {expired[i]}, {})
       redis.call('HSET', broken, expired[i], 'leased without a claim')
     end
   end
@@ -61,9 +65,12 @@ end
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
-if not may_recover() then return answer({}, 0) end
-local expired = leases_over(k, now, limit)
-if #expired == 0 then return answer({}, 0) end
+local sweeping = queue_sweep(k, limit)
+if not may_recover() then return answer({}, sweeping and 1 or 0) end
+consumers_gone(k, now)
+local expired, more = leases_over(k, now, limit, lease)
+more = (more or sweeping) and 1 or 0
+if #expired == 0 then return answer({}, more) end
 local ids, texts = claims_of(expired)
 local charged, died
 if crashes > 0 then
@@ -74,4 +81,4 @@ else
   give_back(k, ids, texts)
 end
 if #ids > 0 then wake_one(wake, meta) end
-return answer(ids, #expired == limit and 1 or 0, charged, died)
+return answer(ids, more, charged, died)

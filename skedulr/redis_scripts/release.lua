@@ -1,8 +1,9 @@
 -- PURPOSE  Give back claims before they expire: named ones (a drain, a silent hub), or everything a
 --          dead owner held, up to 500 a call. A whole owner's release marks it gone, so that a
 --          claim of its that is still under way is refused; and it judges the death.
--- KEYS     ready suspects leases claims tasks info records done dead owned own cancels watch stats
---          unique progress wake meta edges outbox limits slots rates releases parked queues history
+-- KEYS     ready stream suspects leases claims tasks info records done dead owned own cancels
+--          watch stats unique progress wake meta edges outbox history limits slots rates releases
+--          parked queues
 -- ARGV     'ids', then pairs id, token
 --          'owner', owner: all that it holds, nobody is charged; or 'owner', owner, the culprit's
 --          id or '', crashes that kill, journal entry of a crash that does not, of one that does,
@@ -13,17 +14,24 @@
 --          {those charged a crash and given back}, {those that are dead now}
 -- include: now
 -- include: judge_death
+-- include: consumers
 -- include: wake
 -- include: limits
-local ready, suspects, leases, claims, tasks, info, records, done, dead, owned, own, cancels, watch,
-  stats, unique, progress, wake, meta, edges, outbox, limits, slots, rates, releases, parked, queues,
-  history = unpack(KEYS)
+local ready, stream, suspects, leases, claims, tasks, info, records, done, dead, owned, own,
+  cancels, watch, stats, unique, progress, wake, meta, edges, outbox, history, limits, slots,
+  rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local whole_owner = ARGV[1] == 'owner'
 local limit = whole_owner and tonumber(ARGV[4] or '0') or 0
 local now = now_ms()
 local named, prefixes, more = {}, {}, 0
+local k = {ready = ready, stream = stream, suspects = suspects, leases = leases,
+           claims = claims, tasks = tasks, info = info, records = records, done = done,
+           dead = dead, cancels = cancels, watch = watch, stats = stats, unique = unique,
+           progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
+           name = ARGV[8] or '',
+           limiting = limiting}
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
@@ -49,11 +57,6 @@ if #named > 0 then
 end
 if #ids > 0 then
   if not whole_owner then redis.call('SREM', owned, unpack(ids)) end
-  local k = {ready = ready, suspects = suspects, leases = leases, claims = claims, tasks = tasks,
-             info = info, records = records, done = done, dead = dead, cancels = cancels,
-             watch = watch, stats = stats, unique = unique, progress = progress,
-             edges = edges, outbox = outbox, meta = meta, history = history, name = ARGV[8] or '',
-             limiting = limiting}
   if limit > 0 then
     ids, charged, died = judge_death(k, ids, texts, {
       culprit = ARGV[3], limit = limit, back = ARGV[5], death = ARGV[6], judging = ARGV[7] == '1',
@@ -64,5 +67,6 @@ if #ids > 0 then
   end
   if #ids > 0 then wake_one(wake, meta) end
 end
+if whole_owner and more == 0 then consumer_gone(k, ARGV[2]) end
 if limit > 0 then return {now, ids, more, charged, died} end
 return {now, ids, more}

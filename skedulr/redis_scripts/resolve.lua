@@ -1,8 +1,9 @@
 -- PURPOSE  Tell waiting tasks what became of their parents. One that has nothing left to wait for
 --          goes into the queue; one whose trigger can not happen any more is skipped. Each edge
 --          counts once, so this is safe to repeat.
--- KEYS     ready delayed waiting held edges outbox tasks info records done dead cancels watch stats
---          unique progress wake meta suspects limits slots rates releases parked queues turns history
+-- KEYS     ready stream delayed waiting held edges outbox tasks info records done dead cancels
+--          watch stats unique progress wake meta history suspects limits slots rates releases
+--          parked queues turns
 -- ARGV     journal entry of a task whose parents all succeeded and none should have; how many
 --          entries follow, and they; then per edge: child, "<index>,<round>" (index 0: skip it
 --          whatever it waits for), which entry tells that this parent did not succeed, or 0
@@ -12,9 +13,9 @@
 -- include: enqueue
 -- include: end_tasks
 -- include: limits
-local ready, delayed, waiting, held, edges, outbox, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, progress, wake, meta, suspects, limits, slots, rates, releases, parked,
-  queues, turns, history = unpack(KEYS)
+local ready, stream, delayed, waiting, held, edges, outbox, tasks, info, records, done, dead,
+  cancels, watch, stats, unique, progress, wake, meta, history, suspects, limits, slots, rates,
+  releases, parked, queues, turns = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local now = now_ms()
@@ -115,8 +116,8 @@ if #gone > 0 then redis.call('ZREM', held, unpack(gone)) end
 if #kept > 0 then redis.call('HSET', waiting, unpack(kept)) end
 if #free > 0 then
   -- Their keys are locked since they were submitted.
-  enqueue({ready = ready, delayed = delayed, info = info, wake = wake, meta = meta,
-           history = history, limiting = limiting}, free, options, now)
+  enqueue({ready = ready, stream = stream, delayed = delayed, info = info, wake = wake,
+           meta = meta, history = history, limiting = limiting}, free, options, now)
 end
 local told = 0
 if #skipped > 0 then

@@ -1,7 +1,7 @@
 -- PURPOSE  Put finished tasks back into the queue: a fresh start that keeps the history. A second
 --          call changes nothing and says so.
--- KEYS     ready delayed tasks info records done dead unique windows wake meta edges outbox
---          suspects limits slots rates releases parked queues turns history
+-- KEYS     ready stream removed delayed tasks info records done dead unique windows wake meta
+--          edges outbox history suspects limits slots rates releases parked queues turns
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          only what ended at this time or before it, ms; 0 for whatever ended
 --          then per task: id, '' or "<priority> <when> <unique>" (see enqueue.lua; it never
@@ -12,15 +12,20 @@
 -- include: now
 -- include: stamp
 -- include: enqueue
+-- include: queue_length
 -- include: tell_children
 -- include: limits
-local ready, delayed, tasks, info, records, done, dead, unique, windows, wake, meta, edges, outbox,
-  suspects, limits, slots, rates, releases, parked, queues, turns, history = unpack(KEYS)
+local ready, stream, removed, delayed, tasks, info, records, done, dead, unique, windows, wake,
+  meta, edges, outbox, history, suspects, limits, slots, rates, releases, parked, queues, turns =
+  unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local capacity, before, count = tonumber(ARGV[1]), tonumber(ARGV[2]), (#ARGV - 2) / 3
 local now = now_ms()
 if count == 0 then return {now, ''} end
+local k = {ready = ready, stream = stream, removed = removed, delayed = delayed, info = info,
+           unique = unique, windows = windows, wake = wake, meta = meta, history = history,
+           limiting = limiting}
 
 local ids, options = {}, {}
 for i = 1, count do
@@ -29,8 +34,7 @@ end
 
 local function room_left()
   if capacity == 0 then return count end
-  return capacity - queue_length({ready = ready}) - redis.call('ZCARD', delayed)
-    - redis.call('ZCARD', parked)
+  return capacity - queue_length(k) - redis.call('ZCARD', delayed) - redis.call('ZCARD', parked)
 end
 
 -- Which of the tasks ended after the time that was named.
@@ -88,8 +92,7 @@ local function revive(back, ended)
   redis.call('ZREM', done, unpack(moved))
   redis.call('ZREM', dead, unpack(moved))
   redis.call('HSET', tasks, unpack(bodies))
-  enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-           wake = wake, meta = meta, limiting = limiting, history = history}, moved, theirs, now)
+  enqueue(k, moved, theirs, now)
   if redis.call('EXISTS', edges) == 1 then retell(moved) end
 end
 

@@ -1,7 +1,7 @@
 -- PURPOSE  A failed attempt is counted and the task planned again; only where the token still holds.
 --          Repeatable by number (it shares the finish lane).
--- KEYS     delayed leases claims tasks info owned own cancels progress suspects wake meta stats
---          ready limits slots rates releases parked queues history
+-- KEYS     delayed stream leases claims tasks info owned own cancels progress suspects wake meta
+--          stats history ready limits slots rates releases parked queues
 -- ARGV     number of this call, then per task: id, token, delay ms, or to have it counted
 --          "<delay ms> <waited ms or -> <ran ms or -> <name>", journal entry of the attempt
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
@@ -14,8 +14,8 @@
 -- include: forgive
 -- include: suspects
 -- include: limits
-local delayed, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta,
-  stats, ready, limits, slots, rates, releases, parked, queues, history = unpack(KEYS)
+local delayed, stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake,
+  meta, stats, history, ready, limits, slots, rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
@@ -48,8 +48,9 @@ if #kept > 0 then
     if sample ~= '' then samples[#samples + 1] = 'r' .. sample end
   end
   append(failed, entries)
-  delay_claimed({delayed = delayed, leases = leases, claims = claims, info = info, owned = owned,
-                 wake = wake, meta = meta, limiting = limiting}, failed, texts, delays, now, function(header, due)
+  delay_claimed({delayed = delayed, stream = stream, leases = leases, claims = claims,
+                 info = info, owned = owned, wake = wake, meta = meta, limiting = limiting},
+                failed, texts, delays, now, function(header, due)
     header.attempts, header.due, header.since = header.attempts + 1, due, 0
   end)
   if redis.call('EXISTS', progress) == 1 then redis.call('HDEL', progress, unpack(failed)) end

@@ -1,34 +1,42 @@
 -- PURPOSE  Store a batch of tasks: to ready, to delayed where a delay or a time is given, or to
 --          waiting where they are to wait for others.
 --          Safe to repeat: an id whose stored envelope is the same counts as stored.
--- KEYS     ready delayed suspects tasks info records done dead cancels watch stats unique windows
---          progress wake meta waiting held edges outbox limits slots rates releases parked queues
---          turns history
+-- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
+--          stats unique windows progress wake meta waiting held edges outbox history limits slots
+--          rates releases parked queues turns
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          then per task: id, envelope, and '' or "<priority> <when> <unique>[ <letters>]" (see
 --          enqueue.lua);
 --          then, if a task is to replace another one, the journal entry of that one's cancel
 -- RETURNS  {now ms, verdicts}: a letter a task: 's' stored, 'a' already there (the same envelope),
---          'd' another task has this id, 'f' the pool is full, 'u' its unique key is taken;
+--          'd' another task has this id, 'f' the pool is full, 'u' its unique key is taken,
+--          'p' it has a priority or a limit, and the pool's transport none;
 --          where there is an 'u', {the holder of each, in order} as well
 -- include: now
 -- include: stamp
 -- include: enqueue
+-- include: queue_length
 -- include: unqueue
 -- include: hold_back
 -- include: end_tasks
 -- include: limits
-local ready, delayed, suspects, tasks, info, records, done, dead, cancels, watch, stats, unique,
-  windows, progress, wake, meta, waiting, held, edges, outbox, limits, slots, rates, releases,
-  parked, queues, turns, history = unpack(KEYS)
+local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
+  watch, stats, unique, windows, progress, wake, meta, waiting, held, edges, outbox, history,
+  limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local capacity = tonumber(ARGV[1])
 local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
 if count == 0 then return {now, ''} end
+local k = {ready = ready, stream = stream, removed = removed, delayed = delayed,
+           suspects = suspects, tasks = tasks, claims = claims, info = info, unique = unique,
+           windows = windows, wake = wake, meta = meta, waiting = waiting, held = held,
+           outbox = outbox, history = history,
+           limiting = limiting}
 
 local ids, options = {}, {}
+local one_priority = streamed(k)
 for i = 1, count do
   ids[i], options[i] = ARGV[3 * i - 1], read_options(ARGV[3 * i + 1], now)
 end
@@ -36,14 +44,13 @@ end
 -- Room for how many more.
 local function room_left()
   if capacity == 0 then return count end
-  return capacity - queue_length({ready = ready}) - redis.call('ZCARD', delayed)
-    - redis.call('ZCARD', parked)
+  return capacity - queue_length(k) - redis.call('ZCARD', delayed) - redis.call('ZCARD', parked)
 end
 
 -- Whether a lock's holder has not been started: only then another may take its place.
 local function replaceable(holder, stored_now)
   if stored_now[holder] then return true end
-  return queue_has({ready = ready}, {holder})[1] or redis.call('ZSCORE', delayed, holder)
+  return queue_has(k, {holder})[1] or redis.call('ZSCORE', delayed, holder)
     or redis.call('ZSCORE', suspects, holder) or redis.call('ZSCORE', parked, holder)
     or redis.call('HEXISTS', waiting, holder) == 1
 end
@@ -63,6 +70,8 @@ local function judge()
     elseif holder and not (o.on_duplicate == 'p' and replaceable(holder, seen)) then
       verdicts[i] = 'u'
       holders[#holders + 1] = holder
+    elseif one_priority and (o.priority ~= 0 or o.limits) then
+      verdicts[i] = 'p'
     elseif not holder and room <= 0 then
       verdicts[i] = 'f'
     else
@@ -90,20 +99,16 @@ local function store(fresh)
   -- This is the write that Redis refuses when it is full: nothing is stored then.
   redis.call('HSET', tasks, unpack(bodies))
   if #new > 0 then
-    enqueue({ready = ready, delayed = delayed, info = info, unique = unique, windows = windows,
-             wake = wake, meta = meta, history = history, limiting = limiting}, new, theirs, now,
-            true)
+    enqueue(k, new, theirs, now, true)
   end
   if #tied > 0 then
-    hold_back({waiting = waiting, held = held, outbox = outbox, info = info, unique = unique,
-               windows = windows}, tied, tied_options, now)
+    hold_back(k, tied, tied_options, now)
   end
 end
 
 local function cancel_replaced(replaced)
   local kinds, entries, entry = {}, {}, ARGV[3 * count + 2]
-  unqueue({ready = ready, delayed = delayed, suspects = suspects, waiting = waiting,
-           held = held, outbox = outbox, limiting = limiting}, replaced, now)
+  unqueue(k, replaced, now)
   for i = 1, #replaced do kinds[i], entries[i] = 'c', entry end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,

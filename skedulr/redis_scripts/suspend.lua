@@ -1,8 +1,8 @@
 -- PURPOSE  End the runs of claimed tasks that are to wait, for others that they found out about; no
 --          attempt is counted. Where the token still holds. Repeatable by number (it shares the
 --          finish lane).
--- KEYS     leases claims tasks info owned own cancels progress suspects wake meta waiting held
---          outbox ready limits slots rates releases parked queues
+-- KEYS     stream leases claims tasks info owned own cancels progress suspects wake meta waiting
+--          held outbox ready limits slots rates releases parked queues
 -- ARGV     number of this call, then per task: id, token, journal entry, what waiting is to hold of
 --          it (see hold_back.lua)
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
@@ -15,8 +15,8 @@
 -- include: forgive
 -- include: suspects
 -- include: limits
-local leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta, waiting,
-  held, outbox, ready, limits, slots, rates, releases, parked, queues = unpack(KEYS)
+local stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta,
+  waiting, held, outbox, ready, limits, slots, rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
@@ -49,13 +49,14 @@ local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 2], ARGV[4 * i - 1] end
 local verdicts, kept, claimed = judge_claims(claims, ids, tokens)
 forgive_lost(info, ids, tokens, verdicts)
-verdicts, kept = leave_cancelled(cancels, ids, verdicts, kept, claimed)
+verdicts, kept, claimed = leave_cancelled(cancels, ids, verdicts, kept, claimed)
 if #kept > 0 then
   local theirs, entries, texts = {}, {}, {}
   for n, i in ipairs(kept) do
     theirs[n], entries[n], texts[n] = ids[i], ARGV[4 * i], ARGV[4 * i + 1]
   end
-  drop_claims({leases = leases, claims = claims, owned = owned}, theirs)
+  drop_claims({stream = stream, leases = leases, claims = claims, owned = owned, meta = meta},
+              theirs, claimed)
   free_slots(limiting, theirs, true)
   wait_anew(theirs, entries, texts)
 end

@@ -132,7 +132,9 @@ class Chaos:
         self, *, seed: int, seconds: float, folder: Path, say: Callable[[str], None] = print,
         rate: float = 15.0, pause_s: tuple[float, float] = (0.3, 4.0), quiet: float = 0.08,
         idle_s: float = MOST_IDLE_S, variant: str | None = None, lease_s: float = LEASE_S,
+        streams: bool = False,
     ) -> None:
+        self._streams = streams
         self.seed, self._seconds, self._say = seed, seconds, say
         self._rate, self._pause_s, self._quiet, self._idle_s = rate, pause_s, quiet, idle_s
         self._draw = random.Random(seed)
@@ -177,7 +179,8 @@ class Chaos:
             self._follow(self._servers[1], self._servers[0])
             self._producers_link = Proxy(self._servers[0].url).start()
             stack.callback(self._producers_link.stop)
-            for name, pools in (("a", "default=3x2"), ("b", "default=4")):
+            kept = ":streams" if self._streams else ""
+            for name, pools in (("a", f"default=3x2{kept}"), ("b", f"default=4{kept}")):
                 node = self._world.node(
                     name, "--grace", f"{GRACE_S:g}", proxied=True, pools=pools,
                     variant=self._variant,
@@ -214,7 +217,7 @@ class Chaos:
 
         kinds: list[tuple[int, Callable[[], object]]] = [
             (26, lambda: submit("plain")),
-            (5, lambda: submit("plain", priority=draw.randint(-5, 5))),
+            (5, lambda: submit("plain", priority=0 if self._streams else draw.randint(-5, 5))),
             (12, lambda: submit("plain", delay=draw.uniform(0.05, 3))),
             (22, lambda: submit("hold", draw.uniform(0, 0.5))),
             (10, lambda: submit("hold", draw.uniform(0.5, 2))),
@@ -496,6 +499,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--rate", type=float, default=15.0, help="submits a second")
+    parser.add_argument("--streams", action="store_true", help="ready work in a stream")
     parser.add_argument("--variant", help="break this on purpose: see variants.py")
     parser.add_argument("--folder", type=Path, help="keep logs and the effect log here")
     given = parser.parse_args()
@@ -504,7 +508,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     report = Chaos(
         seed=given.seed, seconds=given.minutes * 60, folder=folder, rate=given.rate,
-        variant=given.variant,
+        variant=given.variant, streams=given.streams,
         say=lambda line: print(line, flush=True),
     ).run()
     print(report)

@@ -363,6 +363,11 @@ def read_finals(client: Any, keys: PoolKeys) -> dict[str, Final]:
         if name != "records":
             for uid in client.hkeys(getattr(keys, name)):
                 places[uid.decode()].add(name)
+    gone = {uid for uid in client.hkeys(keys.removed) if uid}
+    for _, fields in client.xrange(keys.stream):
+        # What was taken out stays until a claim gets there, and is no place.
+        if fields[b"t"] not in gone:
+            places[fields[b"t"].decode()].add("stream")
     for uid in client.smembers(keys.cancels):
         places[uid.decode()].add("cancels")
     finals = {}

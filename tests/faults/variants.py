@@ -34,7 +34,7 @@ LUA: dict[str, tuple[Change, ...]] = {
     # The owner is told that all is well, and its leases run out.
     "lease_not_renewed": (Change(
         "renew.lua",
-        "lease_give({leases = leases}, held, expiry)",
+        "lease_renew({stream = stream, leases = leases, meta = meta}, held, texts, expiry)",
         "local _ = held",
     ),),
     # A repeated call is taken for a new one.

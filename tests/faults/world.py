@@ -193,7 +193,8 @@ class World:
     @staticmethod
     def _processes(node: Node) -> list[int]:
         spec = node.command[node.command.index("--pools") + 1]
-        return [int(one.partition("x")[2] or 1) for one in spec.split(",")]
+        counts = (one.partition(":")[0].partition("x")[2] for one in spec.split(","))
+        return [int(count or 1) for count in counts]
 
     # Submitting
 
@@ -272,8 +273,9 @@ class World:
 
     def queued(self) -> int:
         """How many tasks are ready."""
-        count: int = self.server.client.zcard(self.keys.ready)
-        return count
+        client = self.server.client
+        return _ready(client.zcard(self.keys.ready), client.xrange(self.keys.stream),
+                      client.hgetall(self.keys.claims))
 
     def sampling(self) -> None:
         """Look at the queue from now on."""
@@ -292,8 +294,10 @@ class World:
                 pipe = client.pipeline(transaction=True)
                 pipe.zcard(self.keys.ready)
                 pipe.zcount(self.keys.delayed, "-inf", seconds * 1000 + micros // 1000)
-                pipe.hlen(self.keys.claims)
-                ready, due, claimed = pipe.execute()
+                pipe.hgetall(self.keys.claims)
+                pipe.xrange(self.keys.stream)
+                queued, due, claims, entries = pipe.execute()
+                ready, claimed = _ready(queued, entries, claims), len(claims)
             except redis.RedisError:
                 continue
             self.history.samples.append(Sample(at, ready + due, claimed, self._workers()))
@@ -374,6 +378,14 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         pass  # it died meanwhile
+
+
+def _ready(
+    queued: int, entries: Sequence[tuple[bytes, dict[bytes, bytes]]], claims: dict[bytes, bytes]
+) -> int:
+    """How many tasks are ready, whichever way the pool keeps them: a stream has the claimed ones
+    as well."""
+    return queued + sum(1 for _, fields in entries if fields[b"t"] not in claims)
 
 
 def _runs(pid: int) -> bool:

@@ -369,7 +369,6 @@ ARRIVALS = {
     "workflows": lambda: "workflow" in skedulr.__all__,
     "`w.map`": lambda: hasattr(skedulr.Workflow, "map"),
     "`limit=`": lambda: "limit" in _CHECKS,
-    "`--pools events=8:streams`": lambda: _written(".transport"),
     "`/metrics`": lambda: _written('"/metrics"', under="ui"),
 }
 

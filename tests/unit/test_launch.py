@@ -11,10 +11,10 @@ from skedulr import launch
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--pools", "events=8:streams"], "there is no transport 'streams' yet"),
-], ids=["streams"])
-def test_a_setting_that_would_have_no_effect_is_refused(arguments, said, tmp_path, monkeypatch,
-                                                        capsys):
+    (["--preload", "--reload"], "--preload loads code once, --reload again and again: give one"),
+    (["--pools", "events=8:stream"], "there is no transport 'stream'"),
+], ids=["preload and reload", "transport"])
+def test_settings_that_can_not_be_are_refused(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert launch.run(arguments) == 2
     assert said in capsys.readouterr().err

@@ -5,7 +5,7 @@
 -- include: wake
 -- End the claims of these tasks and plan them for `delays` ms from now; `change(header, due)` says
 -- what that does to a header. `texts` are what claims holds for them. `k` names the keys delayed,
--- leases, claims, info, owned, wake, meta and limiting.
+-- stream, leases, claims, info, owned, wake, meta and limiting.
 local function delay_claimed(k, ids, texts, delays, now, change)
   if #ids == 0 then return end
   local before, headers, first = next_due(k.delayed), redis.call('HMGET', k.info, unpack(ids)), nil
@@ -19,7 +19,7 @@ local function delay_claimed(k, ids, texts, delays, now, change)
     due_times[2 * n - 1], due_times[2 * n] = whole(due), id
     changed[2 * n - 1], changed[2 * n] = id, write_header(header)
   end
-  drop_claims(k, ids)
+  drop_claims(k, ids, texts)
   free_slots(k.limiting, ids, true)
   redis.call('HSET', k.info, unpack(changed))
   redis.call('ZADD', k.delayed, unpack(due_times))

@@ -1,5 +1,5 @@
 -- include: claim_text
--- include: queue
+-- include: leases
 -- Which of `ids` are still held under `tokens`: the verdicts as letters ('k' kept, 'l' lost), and
 -- the positions of those kept with their claims' texts.
 local function judge_claims(claims, ids, tokens)
@@ -16,9 +16,10 @@ local function judge_claims(claims, ids, tokens)
   return table.concat(verdicts), kept, texts
 end
 
--- `k` names the keys leases, claims and owned.
-local function drop_claims(k, ids)
-  lease_end(k, ids)
+-- End the claims on `ids`; `texts` are what claims holds for them. `k` names the keys stream, leases,
+-- claims, owned and meta.
+local function drop_claims(k, ids, texts)
+  lease_end(k, ids, texts)
   redis.call('HDEL', k.claims, unpack(ids))
   redis.call('SREM', k.owned, unpack(ids))
 end

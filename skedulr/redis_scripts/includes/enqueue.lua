@@ -1,7 +1,7 @@
 -- include: promote_due
 -- include: fair
 -- include: limits
--- include: queue
+-- include: queue_add
 -- include: locks
 -- include: wake
 -- include: open_minute
@@ -58,7 +58,7 @@ local function digests_of(options)
 end
 
 -- Put tasks whose bodies are stored into ready, or into delayed where they are due later. `k` names
--- the keys ready, delayed, info, unique, windows, wake, meta, history and limiting; without unique no
+-- the keys ready, stream, delayed, info, unique, windows, wake, meta, history and limiting; without unique no
 -- key is locked. `declaring`: what they say of limits is what holds now.
 local function enqueue(k, ids, options, now, declaring)
   local fair, limited, sets = 0, false, {}

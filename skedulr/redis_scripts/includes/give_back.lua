@@ -1,10 +1,11 @@
 -- include: claim_text
+-- include: leases
 -- include: limits
--- include: queue
+-- include: queue_add
 -- Put claimed tasks back at their old places: no attempt is counted. `texts` are what claims holds
 -- for them. A suspect goes back among the suspects, and so does one that `suspected` marks. The
 -- claims end here, so later writes under their tokens are refused. `k` names the keys ready,
--- suspects, leases, claims and limiting.
+-- stream, suspects, leases, claims, meta and limiting.
 local function give_back(k, ids, texts, suspected)
   if #ids == 0 then return end
   local places, apart, next_ones, last_ones = {}, {}, {}, {}
@@ -15,7 +16,7 @@ local function give_back(k, ids, texts, suspected)
     list[#list + 1], list[#list + 2] = at, id
     back[#back + 1] = id
   end
-  lease_end(k, ids)
+  lease_end(k, ids, texts)
   redis.call('HDEL', k.claims, unpack(ids))
   if #places > 0 then queue_return(k, places) end
   if #apart > 0 then redis.call('ZADD', k.suspects, unpack(apart)) end

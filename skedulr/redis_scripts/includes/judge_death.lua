@@ -10,6 +10,7 @@
 local function charge(k, ids, texts, d, now)
   local living, dead, kinds, entries, journals, counted, samples = {}, {}, {}, {}, {}, {}, {}
   local named = ' - - ' .. (k.name ~= '' and k.name or '(unknown)')
+  local their_claims = {}
   if #ids == 0 then return living, dead end
   local what = d.loss and 'losses' or 'crashes'
   local bodies, headers = redis.call('HMGET', k.tasks, unpack(ids)),
@@ -22,6 +23,7 @@ local function charge(k, ids, texts, d, now)
     if not d.loss then samples[#samples + 1] = 'x' .. named end
     if header[what] >= d.limit then
       dead[#dead + 1], kinds[#kinds + 1], entries[#entries + 1] = id, 'd', d.death
+      their_claims[#dead] = texts[i]
       samples[#samples + 1] = 'd' .. named
     else
       living[#living + 1] = i
@@ -31,7 +33,7 @@ local function charge(k, ids, texts, d, now)
     end
   end
   if #dead > 0 then
-    lease_end(k, dead)
+    lease_end(k, dead, their_claims)
     redis.call('HDEL', k.claims, unpack(dead))
     end_tasks(k, dead, kinds, entries, now)
   end

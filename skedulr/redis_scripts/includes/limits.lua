@@ -1,5 +1,5 @@
 -- include: limit_text
--- include: queue
+-- include: queue_add
 -- include: wake
 -- include: whole
 -- Limits: who may run, who is parked, who comes back. `k` names the keys below.

@@ -2,9 +2,9 @@
 -- include: header
 -- include: limits
 -- include: place
--- include: queue
+-- include: queue_add
 -- Move up to `limit` due tasks from delayed to ready, each behind what is already there on its level.
--- `k` names the keys ready, delayed, info, meta and limiting.
+-- `k` names the keys ready, stream, delayed, info, meta and limiting.
 local function promote_due(k, now, limit)
   local due = redis.call('ZRANGEBYSCORE', k.delayed, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, limit)
   local count = #due / 2

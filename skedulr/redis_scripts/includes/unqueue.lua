@@ -1,7 +1,8 @@
 -- include: limits
--- include: queue
+-- include: queue_remove
 -- Take `ids` out of where they wait to start (ready, delayed, suspects, parked, waiting); returns
--- those that were there. `k` names these keys, held, outbox and limiting.
+-- those that were there. `k` names these keys, stream, removed, tasks, claims, meta, held, outbox
+-- and limiting.
 local function unqueue(k, ids, now)
   local found = {}
   if #ids == 0 then return found end
