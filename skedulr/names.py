@@ -1,7 +1,8 @@
 """The directory of tasks: what children publish of theirs, for producers without the code.
 
 Redis holds one HASH a namespace: a task's name -> its pool, the defaults that decide how a call is
-submitted, and when that was published. Whatever else a task is set to, its worker knows.
+submitted, when that was published, its parameters, and its retry strategy, for the master: it
+speaks for a killed child and has no task's code. Whatever else a task is set to, its worker knows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import limiting, payload, signatures
+from . import limiting, payload, retries, signatures
 from .errors import ConfigError, PayloadError
 from .signatures import Parameter, parameters_of
 from .tasks import Task
@@ -29,12 +30,15 @@ MOST_NAMES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What is known of a task by its name. ``at_ms`` is when a child said so, Redis ms."""
+    """What is known of a task by its name. ``at_ms`` is when a child said so, Redis ms; ``retry``
+    is its strategy as ``retries.to_wire`` writes it: None for the default one, and for a class of
+    your own, which can not travel."""
 
     pool: str
     defaults: dict[str, Any]
     at_ms: int
     parameters: tuple[Parameter, ...] = field(default=(), compare=False)
+    retry: list[Any] | None = field(default=None, compare=False)
 
 
 def published(task: Task[Any, Any], now_ms: int = 0) -> Published:
@@ -42,7 +46,9 @@ def published(task: Task[Any, Any], now_ms: int = 0) -> Published:
     said = {name: task.option(name) for name in PRODUCER_OPTIONS}
     defaults = {name: value for name, value in said.items() if value is not None}
     pool = str(task.option("pool", "default"))
-    return Published(pool, defaults, now_ms, parameters_of(task.function))
+    strategy = task.option("retry")
+    retry = None if strategy is None else retries.to_wire(strategy)
+    return Published(pool, defaults, now_ms, parameters_of(task.function), retry)
 
 
 def pack(said: Published) -> bytes:
@@ -50,7 +56,7 @@ def pack(said: Published) -> bytes:
     parameters, defaults = signatures.rows(said.parameters), said.defaults
     if "limit" in defaults:
         defaults = {**defaults, "limit": limiting.rows(defaults["limit"])}
-    return payload.encode([said.pool, defaults, said.at_ms, parameters])
+    return payload.encode([said.pool, defaults, said.at_ms, parameters, said.retry])
 
 
 def unpack(entry: bytes | None) -> Published | None:
@@ -68,7 +74,9 @@ def unpack(entry: bytes | None) -> Published | None:
         except (ConfigError, TypeError):
             # A later release's limits: the pool's own children know them, this producer does not.
             del known["limit"]
-    return Published(pool, known, at_ms, signatures.read(more[0]) if more else ())
+    parameters = signatures.read(more[0]) if more else ()
+    # An entry of an earlier release ends before the strategy.
+    return Published(pool, known, at_ms, parameters, more[1] if len(more) > 1 else None)
 
 
 class Directory:

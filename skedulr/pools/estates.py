@@ -16,10 +16,10 @@ from typing import Any
 
 import gevent
 
-from .. import message, retries
+from .. import message, names, retries
 from ..errors import PayloadError, TaskTimeout
 from ..errortext import describe
-from ..keys import PoolKeys
+from ..keys import PoolKeys, SpaceKeys
 from ..statistics import UNKNOWN
 from ..storage import BATCH, END_DEAD, Ending, Failure, Judgement, Lane, Storage
 from ..tasks import MAX_RETRIES
@@ -120,7 +120,8 @@ class Estates:
         )
         kind, text, _ = describe(error)
         value: list[Any] = [kind, text, death.last_words]
-        delay_s = _delay_s(body, attempt, error, process.board.retries_of_culprit(MAX_RETRIES))
+        most = process.board.retries_of_culprit(MAX_RETRIES)
+        delay_s = _delay_s(body, attempt, error, most, lambda name: self._published(wire, name))
         sample = f" - {round((process.hung_s or 0) * 1000)} {_name_of(body)}"
         lane = _heir_lane(store, wire, process.owner)
         if delay_s is None:
@@ -133,6 +134,11 @@ class Estates:
             ), sample[1:])])
         log.error("task %s/%s hung on attempt %d; %s", store.keys.pool, uid.decode(), attempt,
                   "to the dead-letter queue" if delay_s is None else f"again in {delay_s:.3g} s")
+
+    def _published(self, wire: Wire, name: str) -> Any:
+        """The strategy that the children published for a task of this name, as it travels."""
+        known = names.unpack(wire.call("HGET", SpaceKeys(self._namespace).names, name))
+        return known.retry if known is not None else None
 
     def _store(self, process: Process) -> Storage:
         pool = process.slot.pool
@@ -160,17 +166,23 @@ def _name_of(body: bytes) -> str:
 
 
 def _delay_s(
-    body: bytes, attempt: int, error: BaseException, most: int | None
+    body: bytes, attempt: int, error: BaseException, most: int | None,
+    published: Callable[[str], Any],
 ) -> float | None:
     """When a task is tried again, seconds; None for no more.
 
-    A strategy that is set on the task itself is in the children alone: the default one stands in.
+    The call's own strategy counts before the one of the task (``published``, by its name). One of
+    your own class is in the children alone: the default one stands in.
     """
     try:
-        extras = message.read_journal(body).extras
+        journal = message.read_journal(body)
     except PayloadError:
         return None
-    strategy = retries.from_wire(extras.get("retry")) or retries.DEFAULT
+    strategy = (
+        retries.from_wire(journal.extras.get("retry"))
+        or retries.from_wire(published(journal.name))
+        or retries.DEFAULT
+    )
     return retries.delay_after(strategy, attempt, error, most)
 
 

@@ -19,6 +19,8 @@ HOLDING = WORK + '''
 
 import ctypes
 
+from skedulr import LinearRetry
+
 # Functions called through PyDLL keep the GIL: not even another thread runs meanwhile.
 c = ctypes.PyDLL(None)
 
@@ -39,6 +41,12 @@ def lock():
     held = monkey.get_original("_thread", "allocate_lock")()
     held.acquire()
     held.acquire()
+
+
+@task(name="patient", max_retries=1, retry=LinearRetry(1234))
+def patient():
+    note("began")
+    c.usleep(60_000_000)
 '''
 
 
@@ -74,6 +82,14 @@ def test_a_hung_task_with_attempts_left_is_tried_again_as_after_any_time_out(
     node.effects.wait("began", uid, count=2)
     assert [one.attempt for one in node.effects.all(uid)] == [1, 2]
     assert node.wait_state(uid, "dead")["attempt"] == 2
+
+
+def test_a_hung_task_waits_as_its_own_strategy_says(start: Start) -> None:
+    node = start("--hang-timeout", "1", pools="default=2", work=HOLDING)
+    uid = node.submit("patient")
+    node.effects.wait("began", uid)
+    line = f"default/{uid} hung on attempt 1; again in 1.23e+03 s"
+    wait_until(lambda: line in node.log, "the delay of the task's own strategy")
 
 
 @pytest.mark.parametrize("task", ["burn", "hold_gil"])

@@ -147,11 +147,11 @@ def test_a_parked_task_is_queued_and_says_what_it_waits_for(driven: DrivenApp) -
     )
     assert plain.info().get("limit") is None
     pool = driven.stats()["pools"][0]
-    assert (pool["queued"], pool["parked"]) == (1, 1)
+    assert (pool["queued"], pool.get("parked", 0)) == (1, 1)
     listed = driven.client.page(state="queued")["items"]
     assert [one["id"] for one in listed] == [second.id]
     assert driven.purge("default", state="queued") == 1
-    assert driven.stats()["pools"][0]["parked"] == 0
+    assert driven.stats()["pools"][0].get("parked", 0) == 0
 
 
 def test_a_key_made_of_a_redacted_argument_is_not_shown(driven: DrivenApp) -> None:
@@ -218,7 +218,7 @@ def test_a_resubmitted_task_and_a_schedules_run_are_limited_too(driven: DrivenAp
     assert handle.info()["limit"] == {"name": "t", "kind": "rate", "key": None}
     driven.schedule_recurring(t, 60, name="often")
     driven.advance(130)
-    assert driven.stats()["pools"][0]["parked"] >= 2
+    assert driven.stats()["pools"][0].get("parked", 0) >= 2
 
 
 def test_a_step_of_a_workflow_is_limited_when_its_parents_have_ended(driven: DrivenApp) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skedulr import Skedulr, names
+from skedulr import LinearRetry, Skedulr, names, payload, retries
 from skedulr.signatures import MOST_CHARS, Parameter, parameters_of, read, rows
 
 
@@ -57,3 +57,27 @@ def test_a_published_task_carries_its_signature_through_redis() -> None:
     assert back.parameters == said.parameters == parameters_of(mail.function)
     old = names.payload.encode(["default", {}, 5])
     assert names.unpack(old) == names.Published("default", {}, 5)
+
+
+def test_a_retry_strategy_is_published_where_it_can_travel() -> None:
+    class Hourly:
+        def next_delay(self, attempt: int, error: BaseException | None) -> float:
+            return 3600
+
+    app = Skedulr()
+    own, foreign, none = (
+        names.unpack(names.pack(names.published(task)))
+        for task in (
+            app.task(name="own", retry=LinearRetry(5, cap=9))(example),
+            app.task(name="foreign", retry=Hourly())(example),
+            app.task(name="none")(example),
+        )
+    )
+    assert own and retries.from_wire(own.retry) == LinearRetry(5, cap=9)
+    assert foreign and foreign.retry is None
+    assert none and none.retry is None
+
+
+def test_an_entry_of_an_earlier_release_has_no_strategy() -> None:
+    known = names.unpack(payload.encode(["default", {}, 7, []]))
+    assert known is not None and known.retry is None
