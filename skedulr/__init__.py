@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         UnknownTask,
     )
     from .handles import Handle
+    from .limiting import Limit
     from .middleware import Logging, OpenTelemetry, Recovery
     from .retries import ExponentialBackoff, LinearRetry
     from .schedule_client import Schedule
@@ -50,12 +51,14 @@ if TYPE_CHECKING:
     dashboard = _default.dashboard
     every = _default.every
     get = _default.get
+    limits = _default.limits
     on = _default.on
     on_long_queue = _default.on_long_queue
     pause = _default.pause
     preview = _default.preview
     purge = _default.purge
     remote = _default.remote
+    reset_limit = _default.reset_limit
     resubmit = _default.resubmit
     resume = _default.resume
     scale_pool = _default.scale_pool
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     schedule_once = _default.schedule_once
     schedule_recurring = _default.schedule_recurring
     schedules = _default.schedules
+    set_limit = _default.set_limit
     stats = _default.stats
     history = _default.history
     submit = _default.submit
@@ -77,12 +81,13 @@ if TYPE_CHECKING:
 __all__ = [
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats", "history", "pause", "resume", "scale_pool", "purge", "workflow",
+    "set_limit", "reset_limit", "limits",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",
     "Skedulr", "Task", "Call", "Chain", "Handle", "Schedule", "Workflow", "Step", "previous",
     "current_task", "task_id", "report_progress",
-    "LinearRetry", "ExponentialBackoff", "Retry", "Reject",
+    "LinearRetry", "ExponentialBackoff", "Retry", "Reject", "Limit",
     "Logging", "Recovery", "OpenTelemetry",
     "SkedulrError", "ConfigError", "PayloadError", "PayloadTooLarge", "DuplicateTask", "QueueFull",
     "UnknownTask", "UnknownPool", "TaskNotFound", "ScheduleNotFound", "TaskFailed", "ResultTimeout",
@@ -95,12 +100,13 @@ _MODULES = {
     "Handle": "handles",
     "Schedule": "schedule_client", "Workflow": "workflows", "Step": "workflows",
     "current_task": "context", "task_id": "context", "report_progress": "context",
-    "LinearRetry": "retries", "ExponentialBackoff": "retries",
+    "Limit": "limiting", "LinearRetry": "retries", "ExponentialBackoff": "retries",
     "Logging": "middleware", "Recovery": "middleware", "OpenTelemetry": "middleware",
 }
 _METHODS = frozenset((
     "task", "remote", "submit", "submit_many", "submit_iter", "get", "cancel", "resubmit", "wait",
     "as_completed", "stats", "history", "pause", "resume", "scale_pool", "purge", "workflow",
+    "set_limit", "reset_limit", "limits",
     "schedule_once", "schedule_recurring", "schedule_cron", "every", "cron", "unschedule",
     "schedules", "preview",
     "use", "on", "on_long_queue", "before_submit", "configure", "dashboard",

@@ -21,9 +21,9 @@ SENT = frozenset((
     "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hrandfield", "hscan", "hset", "hsetnx",
     "hstrlen", "hvals", "info", "llen", "lpush", "lrange", "ltrim", "multi", "pexpire", "ping",
     "pttl", "publish", "role", "rpush", "scan", "scard", "select", "set", "smismember", "sscan",
-    "subscribe", "time", "type", "wait", "zadd", "zcard", "zcount", "zmscore", "zrange",
-    "zrangebylex", "zrangebyscore", "zrank", "zrem", "zrevrange", "zrevrangebyscore", "zrevrank",
-    "zscan", "zscore",
+    "subscribe", "time", "type", "wait", "xrevrange", "zadd", "zcard", "zcount", "zlexcount",
+    "zmscore", "zrange", "zrangebylex", "zrangebyscore", "zrank", "zrem", "zrevrange",
+    "zrevrangebyscore", "zrevrank", "zscan", "zscore",
 ))
 #: Asked, and lived without: the check of the server at a master's start, and the UI's Redis page.
 #: CONFIG GET tells passwords, the slow log what others send.

@@ -19,6 +19,7 @@ from .codecs import Codec, codec_of
 from .defaults import Defaults
 from .errors import ConfigError, ResultTimeout, SkedulrError
 from .hooks import Hooks
+from .limiting import Limit
 from .schedule_methods import ScheduleMethods
 from .tasks import Call, Chain, Registry, Task
 from .workflows import Workflow
@@ -405,6 +406,30 @@ class Skedulr(ScheduleMethods):
         >>> skedulr.scale_pool("reports", 16)      # doctest: +SKIP
         """
         self.client.scale_pool(pool, workers, create=create)
+
+    def set_limit(
+        self, name: str, *, concurrency: int | None = None, rate: float | None = None,
+        per: float | timedelta = 1.0, burst: int | None = None, pool: str | None = None,
+    ) -> None:
+        """Have a limit be another one at once, in place of what its tasks declare.
+
+        ``name`` is the limit's, or the name of the task that declares it; numbers are as for
+        ``Limit``. It holds in ``pool``, or in every pool that knows the limit, also after a
+        restart, until ``reset_limit``. Running tasks are left alone. Raises ConfigError, also for
+        a name that no pool knows yet, and UnknownPool.
+
+        >>> skedulr.set_limit("crawl", rate=100, per=60)      # doctest: +SKIP
+        """
+        limit = Limit(concurrency=concurrency, rate=rate, per=per, burst=burst)
+        self.client.set_limit(name, limit, pool)
+
+    def reset_limit(self, name: str, pool: str | None = None) -> None:
+        """Take back ``set_limit``: what the tasks declare holds again. Raises as that does."""
+        self.client.set_limit(name, None, pool)
+
+    def limits(self, pool: str | None = None) -> list[dict[str, Any]]:
+        """The limits of a pool, or of all, as the HTTP interface shows them. Raises UnknownPool."""
+        return self.client.limits(pool)
 
     def purge(self, pool: str, state: str | None = None, name: str | None = None) -> int:
         """Remove tasks of a pool for good; how many were.

@@ -24,6 +24,7 @@ from . import (
     counts,
     flows,
     lead,
+    limit_store,
     lists,
     measures,
     message,
@@ -55,6 +56,7 @@ from .errors import (
 )
 from .handles import Handle
 from .keys import PoolKeys, SpaceKeys, split_id
+from .limiting import Limit
 from .names import Directory, Published
 from .prepare import prepare
 from .storage import (
@@ -338,7 +340,7 @@ class Client:
         if verdict == DUPLICATE:
             raise DuplicateTask(f"another task has the id {id}: ids are used once", id)
         if verdict == PRIORITY:
-            raise ConfigError(f"pool {pool!r} has no priorities: {NO_PRIORITY}; leave it out")
+            raise ConfigError(f"pool {pool!r} has no priorities and no limits: {NO_PRIORITY}")
         if verdict == FULL:
             raise QueueFull(f"pool {pool!r} is full: it holds {self.config.capacity:,} tasks")
         if verdict == TAKEN:
@@ -483,6 +485,21 @@ class Client:
         return self.ask(
             lambda wire: [one for one in chosen if self._store(one).pause(wire, paused)]
         )
+
+    def limits(self, pool: str | None = None) -> list[dict[str, Any]]:
+        """The limits of a pool, or (None) of all there are; UnknownPool."""
+        pools = self._chosen_pools(pool)
+        return self.ask(lambda wire: limit_store.look(wire, self.config.namespace, pools))
+
+    def set_limit(
+        self, name: str, limit: Limit | None, pool: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Have a limit be another one from now on, or (None) what its tasks declare; in one pool or
+        in all that know it. What it is then. ConfigError, UnknownPool."""
+        pools = self._chosen_pools(None)
+        return self.ask(lambda wire: limit_store.change(
+            wire, self.config.namespace, pools, name, limit, pool
+        ))
 
     def scale_pool(self, pool: str, workers: int | None, *, create: bool = False) -> bool:
         """Give a pool ``workers`` workers in each of its processes, on every node; None: as many

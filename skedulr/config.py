@@ -213,6 +213,7 @@ class Config:
     log_json: bool = False
     pid_file: str | None = None
     unknown_after: float = 900.0
+    aging: tuple[str, ...] = ()
     submit_timeout: float = 5.0
     codec: str | None = None
     payload_limit: int = 1_048_576
@@ -225,6 +226,12 @@ class Config:
     wait_replicas: int = 0
     #: Where each value came from: "flag --lease", "environment SKEDULR_LEASE", "file setup.cfg".
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def aging_of(self, pool: str) -> float:
+        """After how many seconds work of ``pool`` goes first whatever its priority; 0: never."""
+        parts = [one.rpartition("=") for one in self.aging]
+        named = {name: float(number) for name, _, number in parts}
+        return named.get(pool, named.get("", 0.0))
 
     @property
     def ui_address(self) -> tuple[str, int] | None:
@@ -394,6 +401,18 @@ def _band(value: Any) -> tuple[float, float]:
     return low, high
 
 
+def _aging(value: Any) -> tuple[str, ...]:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = str(value)
+    found = {}
+    for one in _words(value):
+        name, equals, number = one.rpartition("=")
+        if bool(equals) != bool(name) or (name and not NAME.fullmatch(name)):
+            raise ValueError
+        found[name] = f"{name}{equals}{_seconds(0)(number):g}"
+    return tuple(found.values())
+
+
 # ----------------------------------------------------------------------------------- the table
 
 
@@ -487,6 +506,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("pid_file", _text, "a file", "write the master's process id there", "FILE"),
     Setting("unknown_after", _seconds(0), _ZERO_UP,
             "when a task whose name no child knows is given up", "SECONDS"),
+    Setting("aging", _aging, "seconds for all pools, or for some, as in 30 or bulk=600,mail=30",
+            "work that has waited so long goes first, whatever its priority", "SECONDS"),
     Setting("submit_timeout", _seconds(0, above=True), _POSITIVE,
             "how long a submit may take before it fails", "SECONDS"),
     Setting("codec", _codec, "sign:FILE or encrypt:FILE",

@@ -29,7 +29,7 @@ SILENT_S = 20.0
 LEVEL = 2**44
 
 #: Where in a pool's answers these stand.
-_READY, _META, _AHEAD, _STREAM, _REMOVED = 0, 7, 12, 13, 14
+_READY, _META, _AHEAD, _STREAM, _REMOVED, _PARKED = 0, 7, 12, 13, 14, 15
 
 TOTALS = ("queued", "scheduled", "running", "waiting", "dead", "succeeded", "failed")
 
@@ -156,6 +156,7 @@ def _questions(k: PoolKeys, now_s: float, priority: int) -> list[tuple[Any, ...]
         ("ZCOUNT", k.done, since, "+inf"), ("ZCOUNT", k.dead, since, "+inf"),
         ("ZCOUNT", k.done, lately, "+inf"), ("ZCOUNT", k.dead, lately, "+inf"),
         ("ZCOUNT", k.ready, "-inf", behind), ("XLEN", k.stream), ("HGET", k.removed, ""),
+        ("ZCARD", k.parked),
         ("ZRANGE", k.ready, 0, 0, "WITHSCORES"), *Known.questions(k),
     ]
 
@@ -197,15 +198,16 @@ def _pool(
     manual: bool, load: Load,
 ) -> dict[str, Any]:
     ready, suspects, delayed, running, waiting, dead, totals, meta, ended, died, *_ = row
-    paused = meta[0]
-    in_queue = ready + suspects
+    paused, parked = meta[0], row[_PARKED]
+    in_queue = ready + suspects + parked
     throughput = (ended + died) / THROUGHPUT_S
     least = sum(int(child["span"][0]) for child in children)
     most = sum(int(child["span"][1]) for child in children)
     return {
         "name": name, "workers": load.workers, "min": least, "max": most,
         "manual": manual, "processes": len(children),
-        "queued": in_queue, "scheduled": delayed, "running": running,
+        "queued": in_queue, **({"parked": parked} if parked else {}),
+        "scheduled": delayed, "running": running,
         "waiting": waiting, "dead": dead,
         "oldest_age": age, "paused": paused == b"1", "unserved": not children,
         "predicted_wait": None if paused == b"1" else predicted_wait(load),

@@ -25,6 +25,7 @@ from .redis_scripts import script
 from .rounds import (
     JOURNALS,
     PAGE,
+    Limits,
     Listings,
     Locks,
     Nodes,
@@ -60,13 +61,15 @@ TYPES = {
     "unique": "hash", "windows": "zset", "progress": "hash", "broken": "hash",
     "schedules": "hash", "planned": "hash", "resting": "hash", "ticks": "zset",
     "waiting": "hash", "held": "zset", "edges": "hash", "outbox": "zset", "history": "hash",
+    "limits": "hash", "slots": "hash", "rates": "zset", "releases": "zset", "parked": "zset",
+    "queues": "zset", "turns": "zset", "marks": "zset",
     "stream": "stream", "removed": "hash",
     "declared": "zset", "declarers": "zset", "owned": "set", "own": "hash",
 }
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
-    ("wake", "meta", "stats", "declared", "declarers", "waiting", "edges", "outbox",
-     "history", "removed")
+    ("wake", "meta", "stats", "declared", "declarers", "waiting", "edges", "outbox", "limits",
+     "slots", "rates", "releases", "turns", "marks", "history", "removed")
 )
 _COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD", "stream": "XLEN"}
 
@@ -169,7 +172,7 @@ class Doctor:
         unknown = {keys.prefix + one for one in names if not _is_known(one)}
         return [
             Tasks(wire, keys, self._grace_ms), Owners(wire, keys, owners - {""}),
-            Locks(wire, keys), Schedules(wire, keys), Notes(wire, keys),
+            Locks(wire, keys), Limits(wire, keys), Schedules(wire, keys), Notes(wire, keys),
             Unknown(wire, pool, unknown),
         ]
 

@@ -59,6 +59,13 @@ KINDS: dict[str, Kind] = {
     "lock-unreadable": Kind("lock", "mend", "unlock"),
     "lock-without-window": Kind("lock", "mend", "window"),
     "window-without-lock": Kind("lock", "mend", "unwindow"),
+    "slot-without-claim": Kind("limit", "mend", "unslot"),
+    "slots-miscounted": Kind("limit", "mend", "recount"),
+    "parked-in-no-queue": Kind("limit", "mend", "unpark"),
+    "queue-member-not-parked": Kind("limit", "mend", "unmember"),
+    "set-waits-for-nothing": Kind("limit", "mend", "wait"),
+    "wait-without-set": Kind("limit", "mend", "unwait"),
+    "limit-stuck": Kind("limit", "mend", "let_out"),
     "set-aside": Kind("note", "mend", "unnote"),
     "wake-overfull": Kind("note", "mend", "one_wake"),
     "schedule-incomplete": Kind("schedule", "mend_schedule", "remove"),
@@ -80,7 +87,9 @@ FURTHEST_LEASE_MS = 86_400_000
 #: (Cancelling a task lets its lock go at once; the sweep takes the entry when its time has come.)
 WINDOW_LEFT_MS = 300_000
 
-_HEADER = re.compile(rb"-?\d+ \d+ \d+(\+\d+)? \d+ \S+( \d+( \S+)?)?")
+_HEADER = re.compile(
+    rb"-?\d+ \d+ \d+(\+\d+)? \d+ \S+( \d+( (?![lf]:)\S+)?)?( l:\S+)?( f:\S+)?"
+)
 _CLAIM = re.compile(rb"(\S+) \d+ \d+( s)?")
 _LOCK = re.compile(rb"(\S+) (\d+)")
 _PLAN = re.compile(rb"\S+ \S+ \S+ \d \d+ \d+ \S+")
@@ -138,6 +147,7 @@ class TaskFacts:
     done: float | None
     dead: float | None
     held: float | None = None
+    parked: float | None = None
     #: Whether what is ready is in a stream: an entry of nobody's goes when a claim gets there.
     streamed: bool = False
 
@@ -146,7 +156,7 @@ class TaskFacts:
         """The places in which it waits to be claimed."""
         return [name for name, score in (
             ("ready", self.ready), ("delayed", self.delayed), ("suspects", self.suspect),
-            ("held", self.held),
+            ("held", self.held), ("parked", self.parked),
         ) if score is not None]
 
     @property

@@ -22,6 +22,7 @@ SINGLE = (
     "dead", "cancels", "watch", "wake", "meta", "stats", "unique", "windows", "progress", "broken",
     "schedules", "planned", "resting", "ticks", "declared", "declarers",
     "waiting", "held", "edges", "outbox", "history", "stream", "removed",
+    "limits", "slots", "rates", "releases", "parked", "queues", "turns", "marks",
 )
 #: Keys of a pool of which each owner (a child process) has its own.
 PER_OWNER = ("owned", "own")
@@ -86,6 +87,14 @@ class PoolKeys:
     held: str
     edges: str
     outbox: str
+    limits: str
+    slots: str
+    rates: str
+    releases: str
+    parked: str
+    queues: str
+    turns: str
+    marks: str
     stream: str
     removed: str
     history: str

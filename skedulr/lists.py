@@ -41,10 +41,10 @@ _WINDOW = 200
 _ENDED = (("done",),)
 _GROUPS: dict[str | None, tuple[tuple[str, ...], ...]] = {
     None: (
-        ("leases",), ("ready", "suspects"), ("delayed",), ("held",), ("dead", "done"),
+        ("leases",), ("ready", "suspects", "parked"), ("delayed",), ("held",), ("dead", "done"),
     ),
-    "running": (("leases",),), "queued": (("ready", "suspects"),), "scheduled": (("delayed",),),
-    "dead": (("dead",),), "waiting": (("held",),),
+    "running": (("leases",),), "queued": (("ready", "suspects", "parked"),),
+    "scheduled": (("delayed",),), "dead": (("dead",),), "waiting": (("held",),),
 }
 _FACETS = ("tag", "key", "error", "name", "worker")
 _TERM = re.compile(rf'(?:({"|".join(_FACETS)}):)?(?:"([^"]*)"|(\S+))')

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import payload, retries, signatures
-from .errors import PayloadError
+from . import limiting, payload, retries, signatures
+from .errors import ConfigError, PayloadError
 from .signatures import Parameter, parameters_of
 from .tasks import Task
 
 #: Defaults of a task that a submit of its calls needs.
 PRODUCER_OPTIONS = (
     "priority", "delay", "at", "expires", "headers", "tags", "key", "unique", "on_duplicate",
-    "redact",
+    "redact", "limit",
 )
 #: An answer is good for this long, seconds; that there is none, for less: a child may just boot.
 FRESH_S, FRESH_NOTHING_S = 30.0, 2.0
@@ -53,8 +53,10 @@ def published(task: Task[Any, Any], now_ms: int = 0) -> Published:
 
 def pack(said: Published) -> bytes:
     """An entry of the directory."""
-    parameters = signatures.rows(said.parameters)
-    return payload.encode([said.pool, said.defaults, said.at_ms, parameters, said.retry])
+    parameters, defaults = signatures.rows(said.parameters), said.defaults
+    if "limit" in defaults:
+        defaults = {**defaults, "limit": limiting.rows(defaults["limit"])}
+    return payload.encode([said.pool, defaults, said.at_ms, parameters, said.retry])
 
 
 def unpack(entry: bytes | None) -> Published | None:
@@ -66,6 +68,12 @@ def unpack(entry: bytes | None) -> Published | None:
     except (PayloadError, TypeError, ValueError):
         return None
     known = {name: defaults[name] for name in PRODUCER_OPTIONS if name in defaults}
+    if "limit" in known:
+        try:
+            known["limit"] = limiting.from_rows(known["limit"])
+        except (ConfigError, TypeError):
+            # A later release's limits: the pool's own children know them, this producer does not.
+            del known["limit"]
     parameters = signatures.read(more[0]) if more else ()
     # An entry of an earlier release ends before the strategy.
     return Published(pool, known, at_ms, parameters, more[1] if len(more) > 1 else None)

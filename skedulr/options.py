@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict
 from .dependencies import check_parents, short_id
 from .errors import ConfigError, nearest
 from .keys import UID, check_name
+from .limiting import Limit, check_limits
 from .retries import RetryStrategy, to_wire
 
 #: Redis and Lua count milliseconds exactly only below 2^53, and a delay is added to the time.
@@ -39,6 +40,7 @@ class Options(TypedDict, total=False):
     key: str
     unique: Literal["until_done", "until_start"] | float | timedelta
     on_duplicate: Literal["raise", "return", "replace"]
+    limit: Limit | tuple[Limit, ...] | list[Limit] | None
     keep_result: float | timedelta | bool
     headers: Mapping[str, Any]
     tags: tuple[str, ...] | list[str]
@@ -246,6 +248,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "key": _text,
     "unique": _unique,
     "on_duplicate": _on_duplicate,
+    "limit": check_limits,
     "keep_result": _keep_result,
     "headers": _headers,
     "tags": _tags,

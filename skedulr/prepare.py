@@ -8,15 +8,16 @@ from __future__ import annotations
 import inspect
 import math
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from . import dependencies, message, options, payload
+from . import dependencies, limiting, message, options, payload
 from .codecs import Codec
 from .errors import ConfigError
+from .limiting import Limit
 from .store import Submission
-from .tasks import Call, Task, check_redact, previous
+from .tasks import Call, NoApp, Task, check_redact, previous
 
 #: Options of the task that travel with every call, because readers need them as well as the worker.
 _ALWAYS = ("expires", "headers", "tags")
@@ -65,7 +66,8 @@ def prepare(
 
 
 def _what_travels(call: Call[Any]) -> tuple[dict[str, Any], int, str, str]:
-    """The extras of a call but for what it waits for; and its placing, see ``_placing``."""
+    """The extras of a call but for what it waits for; and its placing, see ``_placing``, with the
+    limits behind the lock."""
     task = call.task
     extras = {name: value for name in _ALWAYS if (value := task.option(name)) is not None}
     extras |= options.extras_of(task.own)
@@ -77,8 +79,9 @@ def _what_travels(call: Call[Any]) -> tuple[dict[str, Any], int, str, str]:
     if task.unplaced:
         extras["unplaced"] = True
     priority, when, lock = _placing(task, call, extras.get("key"))
+    lock += _limits(call, extras)
     if priority or lock != "-":
-        # A resubmit gives it the same place and the same lock again.
+        # A resubmit gives it the same place, the same lock and the same limits again.
         extras["placing"] = f"{priority} - {lock}"
     return extras, priority, when, lock
 
@@ -169,6 +172,38 @@ def _placing(
         what = _ON_DUPLICATE[task.option("on_duplicate", "raise")]
         lock = f"{mode}:{what}:{window_ms}:{unique_digest(call, key)}"
     return priority, when, lock
+
+
+def limits_by_name(
+    name: str, function: Callable[..., Any] | None, limits: tuple[Limit, ...],
+    args: Sequence[Any], kwargs: dict[str, Any],
+) -> str:
+    """The same for a call whose producer knew of no limit, as the options of submit.lua have it; ""
+    where its key can not be filled in: it must not be lost for that."""
+    task: Task[..., Any] = Task(
+        app=NoApp(), name=name, function=function, defaults={"limit": limits}
+    )
+    try:
+        return _limits(Call(task, tuple(args), kwargs), {})
+    except ConfigError:
+        return ""
+
+
+def _limits(call: Call[Any], extras: dict[str, Any]) -> str:
+    """What the options of submit.lua say of a call's limits, a blank before it, or "". Readers find
+    names and keys in the envelope."""
+    task = call.task
+    limits = task.option("limit")
+    if not limits:
+        return ""
+
+    def fill(key: str) -> str:
+        return format_key(key, call)
+
+    rows = limiting.shown(limits, task.name, fill, task.option("redact") or ())
+    if rows:
+        extras["limits"] = rows
+    return " " + limiting.placing_of(limits, task.name, fill)
 
 
 def _bound(call: Call[Any]) -> Any:

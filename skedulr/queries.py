@@ -36,7 +36,7 @@ class PoolQueries:
             return []
         k = self.keys
         hashes = (k.records, k.tasks, k.info, k.claims, k.progress)
-        sorted_sets = (k.delayed, k.ready, k.suspects)
+        sorted_sets = (k.delayed, k.ready, k.suspects, k.parked)
         read = wire.calls([
             ("MULTI",),
             *(("HMGET", key, *uids) for key in hashes),
@@ -46,12 +46,26 @@ class PoolQueries:
         ])[-1]
         # A stream does not tell whether a task is in it: what lives and is nowhere else is.
         unseen = float(FIRST_PLACE) if read.pop() == b"streams" else None
-        return [
+        found = [
             Facts(uid, record, body, header, claim, progress, _number(due),
-                  _number(place) or _number(suspect) or (None if tied else unseen))
-            for uid, record, body, header, claim, progress, due, place, suspect, tied
+                  _number(place) or _number(suspect) or _number(parked)
+                  or (None if tied else unseen))
+            for uid, record, body, header, claim, progress, due, place, suspect, parked, tied
             in zip(uids, *read, strict=True)
         ]
+        self._say_what_parked_wait_for(wire, [
+            facts for facts, parked in zip(found, read[-2], strict=True) if parked is not None
+        ])
+        return found
+
+    def _say_what_parked_wait_for(self, wire: Wire, parked: Sequence[Facts]) -> None:
+        if not parked:
+            return
+        sets = [_set_of(facts.header) for facts in parked]
+        waits = wire.call("HMGET", self.keys.slots, *(f"@{one}" for one in sets))
+        for facts, wait in zip(parked, waits, strict=True):
+            # "!<key> <place> <set>"; gone where it was let out since.
+            facts.waits_for = "" if wait is None else wait.split(b" ")[0].decode()[1:]
 
     def state(self, wire: Wire, uid: str) -> str | None:
         """The task's state, or None for an unknown uid."""
@@ -82,8 +96,9 @@ class PoolQueries:
         if is_streamed(wire, k):
             length, removed = wire.calls([("XLEN", k.stream), ("HGET", k.removed, "")])
             queued = streams.queued(length, streams.group_of(wire, k), removed)
+        parked = wire.call("ZCARD", k.parked)
         return {
-            "queued": queued,
+            "queued": queued + parked, "parked": parked,
             "scheduled": wire.call("ZCARD", k.delayed),
             "running": wire.call("HLEN", k.claims),
             "dead": wire.call("ZCARD", k.dead),
@@ -143,11 +158,17 @@ def check_state(state: str | None) -> str | None:
 def _places(state: str | None) -> tuple[str, ...]:
     """The sorted sets that hold tasks of a state; leases stand for what runs."""
     if state is None:
-        return ("leases", "ready", "delayed", "held", "dead", "done")
+        return ("leases", "ready", "parked", "delayed", "held", "dead", "done")
     return {
-        "queued": ("ready",), "scheduled": ("delayed",), "running": ("leases",),
+        "queued": ("ready", "parked"), "scheduled": ("delayed",), "running": ("leases",),
         "dead": ("dead",), "waiting": ("held",),
     }.get(state, ("done",))
+
+
+def _set_of(header: bytes | None) -> str:
+    """The set of limits that a header names (see limit_text.lua)."""
+    named = (header or b"").decode().partition(" l:")[2].partition(" ")[0]
+    return named.partition("/")[0]
 
 
 def _number(score: bytes | None) -> float | None:

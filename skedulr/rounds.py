@@ -7,7 +7,7 @@ for broken because it moved between two looks.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -30,6 +30,7 @@ from .findings import (
     read_lock,
 )
 from .keys import PoolKeys, SpaceKeys
+from .limiting import read_known
 from .streams import FIRST_PLACE, GROUP, Group, group_of, is_streamed, oldest_first, queued
 from .wire import Wire
 
@@ -68,7 +69,7 @@ class Tasks:
     #: Where else an id may stand, and the command that walks there.
     _PLACES = (
         ("ready", "ZSCAN"), ("delayed", "ZSCAN"), ("suspects", "ZSCAN"), ("held", "ZSCAN"),
-        ("leases", "ZSCAN"),
+        ("parked", "ZSCAN"), ("leases", "ZSCAN"),
         ("claims", "HSCAN"), ("done", "ZSCAN"), ("dead", "ZSCAN"), ("info", "HSCAN"),
         ("cancels", "SSCAN"), ("watch", "HSCAN"), ("progress", "HSCAN"),
     )
@@ -175,19 +176,21 @@ class Tasks:
             *(("HMGET", key, *ids) for key in (k.watch, k.progress, k.claims, k.info)),
             ("SMISMEMBER", k.cancels, *ids),
             *(("ZMSCORE", key, *ids)
-              for key in (k.ready, k.delayed, k.suspects, k.leases, k.done, k.dead, k.held)),
+              for key in (k.ready, k.delayed, k.suspects, k.leases, k.done, k.dead, k.held,
+                          k.parked)),
         ])
         time, bodies, records = answers[0], answers[1:count + 1], answers[count + 1:2 * count + 1]
         watch, progress, claims, info, cancels, *scores = answers[2 * count + 1:]
         if self._streamed:
             self._place(ids, bodies, claims, scores)
-        ready, delayed, suspects, leases, done, dead, held = scores
+        ready, delayed, suspects, leases, done, dead, held, parked = scores
         return now_of(time), [
             TaskFacts(
                 name(ids[i]), bool(bodies[i]), bool(records[i]), watch[i] is not None,
                 progress[i] is not None, bool(cancels[i]), claims[i], info[i],
                 _number(ready[i]), _number(delayed[i]), _number(suspects[i]), _number(leases[i]),
-                _number(done[i]), _number(dead[i]), _number(held[i]), self._streamed,
+                _number(done[i]), _number(dead[i]), _number(held[i]), _number(parked[i]),
+                self._streamed,
             )
             for i in range(count)
         ]
@@ -199,10 +202,10 @@ class Tasks:
     ) -> None:
         """Put places and leases where a stream has them: what lives and is nowhere else is ready,
         unless it is known to be missing; a claim's lease is its entry's being pending."""
-        ready, delayed, suspects, leases, _, _, held = scores
+        ready, delayed, suspects, leases, _, _, held, parked = scores
         pending = self._pending(claims)
         for i, id in enumerate(ids):
-            if claims[i] is None and not (delayed[i] or suspects[i] or held[i]):
+            if claims[i] is None and not (delayed[i] or suspects[i] or held[i] or parked[i]):
                 known = self._in_stream is None or id in self._in_stream
                 if known if bodies[i] else id in self._strays:
                     ready[i] = b"%d" % FIRST_PLACE
@@ -343,6 +346,168 @@ class Locks:
             )
             if before == lock
             for sight in judge_lock(lock, bool(lives), _number(window), now_of(time))
+        ]
+
+
+class Limits:
+    """What limits keep: slots and their counts, parked tasks in their queues, and who waits."""
+
+    subjects = frozenset(("limit",))
+
+    def __init__(self, wire: Wire, keys: PoolKeys) -> None:
+        self._wire, self._keys = wire, keys
+
+    def walk(self) -> Found:
+        sizes = self._wire.calls([("HLEN", self._keys.slots), ("ZCARD", self._keys.queues)])
+        if not any(sizes):
+            return
+        yield sum(sizes), self._judge_slots()
+        for page in scan(self._wire, "ZSCAN", self._keys.queues):
+            yield len(page) // 2, self._judge_members(page[::2])
+        for page in scan(self._wire, "ZSCAN", self._keys.parked):
+            yield len(page) // 2, self._judge_parked(page[::2])
+
+    def again(self, found: Sequence[Finding]) -> list[Finding]:
+        seen, names = [], _ids(found)
+        if {one.kind for one in found} & {"slot-without-claim", "slots-miscounted",
+                                          "set-waits-for-nothing", "limit-stuck"}:
+            wanted = {(one.kind, one.uid) for one in found}
+            seen = [one for one in self._judge_slots() if (one.kind, one.uid) in wanted]
+        members = [one for one in names if b" " in one]
+        if members:
+            seen += self._judge_members(members)
+        parked = [raw(one.uid) for one in found if one.kind == "parked-in-no-queue"]
+        return seen + self._judge_parked(parked)
+
+    def _judge_slots(self) -> list[Finding]:
+        """One look at all slots: as many as there are tasks that run and sets that wait."""
+        k = self._keys
+        flat, definitions, ready, suspects, flat_releases = _at_once(self._wire, [
+            ("HGETALL", k.slots), ("HGETALL", k.limits), ("ZCARD", k.ready),
+            ("ZCARD", k.suspects), ("ZRANGE", k.releases, 0, -1),
+        ])
+        slots = _pairs(flat)
+        held = {id: keys for id, keys in slots.items() if id[:1] not in (b"#", b"@")}
+        counted = {key[1:]: int(n) for key, n in slots.items() if key[:1] == b"#"}
+        waits = {key[1:]: wait for key, wait in slots.items() if key[:1] == b"@"}
+        found = self._unclaimed(list(held))
+        true = Counter(key for keys in held.values() for key in keys.split())
+        found += [
+            Finding("slots-miscounted", k.pool, name(key),
+                    f"{counted.get(key, 0):,} slots of it are counted as taken, and "
+                    f"{true[key]:,} tasks hold one",
+                    b"%d %d" % (counted.get(key, 0), counted.get(key, 0) - true[key]))
+            for key in {*counted, *true} if counted.get(key, 0) != true[key]
+        ]
+        found += self._judge_waits(waits)
+        if not ready + suspects:
+            found += self._stuck(waits, _pairs(definitions), counted, set(flat_releases))
+        return found
+
+    def _unclaimed(self, ids: Sequence[bytes]) -> list[Finding]:
+        """Slots of tasks that nobody has claimed, looked at again in one step."""
+        found = []
+        for page in pages(ids, PAGE):
+            held, claims = _at_once(self._wire, [
+                ("HMGET", self._keys.slots, *page), ("HMGET", self._keys.claims, *page),
+            ])
+            found += [
+                Finding("slot-without-claim", self._keys.pool, name(id),
+                        "it holds a slot of a limit, and nobody has claimed it")
+                for id, slot, claim in zip(page, held, claims, strict=True)
+                if slot is not None and claim is None
+            ]
+        return found
+
+    def _judge_waits(self, waits: Mapping[bytes, bytes]) -> list[Finding]:
+        found = []
+        for page in pages(waits, PAGE):
+            answers = _at_once(self._wire, [
+                ("HMGET", self._keys.slots, *(b"@" + one for one in page)),
+                *(("ZRANGEBYLEX", self._keys.queues, b"[%s " % one, b"(%s :" % one, "LIMIT", 0, 1)
+                  for one in page),
+                *(("ZSCORE", self._keys.queues, waits[one]) for one in page),
+            ])
+            now, firsts, there = answers[0], answers[1:1 + len(page)], answers[1 + len(page):]
+            found += [
+                Finding("set-waits-for-nothing", self._keys.pool, name(one),
+                        "tasks with these limits are parked, and no key lets them out")
+                for one, wait, first, score in zip(page, now, firsts, there, strict=True)
+                if wait == waits[one] and (
+                    score is None or not first or first[0].split(b" ")[1] != wait.split(b" ")[1]
+                )
+            ]
+        return found
+
+    def _stuck(
+        self, waits: Mapping[bytes, bytes], definitions: Mapping[bytes, bytes],
+        counted: Mapping[bytes, int], releases: set[bytes],
+    ) -> list[Finding]:
+        """Keys that are waited for, have room, and none of whose tasks is on its way."""
+        found = []
+        for key in {wait.split(b" ")[0][1:] for wait in waits.values()}:
+            id = key.partition(b".")[0]
+            known = read_known(id, definitions.get(id, b""))
+            most = known.holds.concurrency if known is not None else None
+            if key not in releases if most is None else counted.get(key, 0) < most:
+                found.append(Finding(
+                    "limit-stuck", self._keys.pool, name(key),
+                    "tasks wait for this limit, it has room, and nothing lets them out",
+                ))
+        return found
+
+    def _judge_members(self, members: Sequence[bytes]) -> list[Finding]:
+        tasks = [(one, *parts[1:3]) for one in members
+                 if not one.startswith(b"!") and len(parts := one.split(b" ")) > 2]
+        sets = [(one, one.rpartition(b" ")[2]) for one in members if one.startswith(b"!")]
+        found = []
+        if tasks:
+            scores, there = _at_once(self._wire, [
+                ("ZMSCORE", self._keys.parked, *(id for _, _, id in tasks)),
+                ("ZMSCORE", self._keys.queues, *(one for one, _, _ in tasks)),
+            ])
+            found += [
+                Finding("queue-member-not-parked", self._keys.pool, name(one),
+                        f"task {name(id)} stands in the queue of a limit, and is not parked there")
+                for (one, at, id), score, still in zip(tasks, scores, there, strict=True)
+                if still is not None and (score is None or float(score) != float(at))
+            ]
+        if sets:
+            waits, there = _at_once(self._wire, [
+                ("HMGET", self._keys.slots, *(b"@" + of for _, of in sets)),
+                ("ZMSCORE", self._keys.queues, *(one for one, _ in sets)),
+            ])
+            found += [
+                Finding("wait-without-set", self._keys.pool, name(one),
+                        "a set of limits waits for a key, and does not know of it")
+                for (one, _), wait, still in zip(sets, waits, there, strict=True)
+                if still is not None and wait != one
+            ]
+        return found
+
+    def _judge_parked(self, ids: Sequence[bytes]) -> list[Finding]:
+        if not ids:
+            return []
+        k = self._keys
+        places, headers = _at_once(self._wire, [
+            ("ZMSCORE", k.parked, *ids), ("HMGET", k.info, *ids),
+        ])
+        asked = [
+            (id, member, member + b" s")
+            for id, at, header in zip(ids, places, headers, strict=True) if at is not None
+            for member in (b"%s %016.0f %s" % (_set_of(header), float(at), id),)
+        ]
+        if not asked:
+            return []
+        scores, places = _at_once(self._wire, [
+            ("ZMSCORE", k.queues, *(one for _, *both in asked for one in both)),
+            ("ZMSCORE", k.parked, *(id for id, _, _ in asked)),
+        ])
+        return [
+            Finding("parked-in-no-queue", k.pool, name(id),
+                    "it is parked, and stands in the queue of no limit")
+            for i, (id, _, _) in enumerate(asked)
+            if scores[2 * i] is None and scores[2 * i + 1] is None and places[i] is not None
         ]
 
 
@@ -659,6 +824,11 @@ def _grouped(pairs: Iterable[tuple[str, bytes]]) -> dict[str, list[bytes]]:
     for group, one in pairs:
         groups[group].append(one)
     return groups
+
+
+def _set_of(header: bytes | None) -> bytes:
+    """The set of limits that a header names."""
+    return (header or b"").partition(b" l:")[2].partition(b" ")[0].partition(b"/")[0]
 
 
 def _number(score: bytes | None) -> float | None:

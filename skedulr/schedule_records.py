@@ -68,9 +68,10 @@ class Definition:
         envelope = payload.encode([version, name, call, {**(extras or {}), "tick": tick_ms}])
         if codec is not None:
             envelope = message.seal_call(envelope, codec)
-        priority, when, unique = self.placing.split(" ") if self.placing else ("0", "-", "-")
+        priority, when, *rest = (self.placing or "0 - -").split(" ")
         due_ms += int(when[1:]) if when.startswith("+") else 0
-        return Submission(f"{self.name}@{tick_ms}", envelope, f"{priority} @{due_ms} {unique}")
+        placing = f"{priority} @{due_ms} {' '.join(rest)}"
+        return Submission(f"{self.name}@{tick_ms}", envelope, placing)
 
 
 def define(

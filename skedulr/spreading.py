@@ -171,8 +171,9 @@ def _end_part(client: Asked, journal: message.Journal) -> WaitFor | Result | Ski
 
 def waiting_text(journal: message.Journal, letters: str, *, more_rounds: int = 1) -> str:
     """What ``waiting`` is to hold of a task that waits again (see hold_back.lua)."""
-    priority = str(journal.extras.get("placing", "0")).partition(" ")[0]
-    return f"{round_of(journal) + more_rounds} {priority} - - {letters}"
+    priority, *rest = str(journal.extras.get("placing", "0")).split(" ")
+    limits = "".join(f" {one}" for one in rest[2:])
+    return f"{round_of(journal) + more_rounds} {priority} - -{limits} {letters}"
 
 
 def round_of(journal: message.Journal) -> int:

@@ -334,9 +334,12 @@ class Storage(Protocol):
         """Whether a claim may find something, now or when it is due."""
         ...
 
-    def claim(self, lane: Lane, want: int, starting: int, lease_ms: int) -> Claims:
+    def claim(
+        self, lane: Lane, want: int, starting: int, lease_ms: int, aging_ms: int = 0
+    ) -> Claims:
         """Take up to ``want`` tasks (at most BATCH), the first ``starting`` of which are started at
-        once. What is due is ready first. Fewer may come than there are; none while paused."""
+        once. What is due is ready first, and what has waited ``aging_ms`` (0: nothing does) goes
+        before what is of a higher priority. Fewer may come than there are; none while paused."""
         ...
 
     def finish(

@@ -182,12 +182,21 @@ class Store:
     def has_work(self, wire: Runner) -> bool:
         """Whether a claim may find something. A stream is there even if it is empty."""
         keys = self.keys
-        return bool(wire.call("EXISTS", keys.ready, keys.stream, keys.delayed, keys.suspects))
+        return bool(wire.call(
+            "EXISTS", keys.ready, keys.stream, keys.delayed, keys.suspects, keys.releases
+        ))
 
-    def claim(self, lane: Lane, want: int, starting: int, lease_ms: int) -> Claims:
-        """Take up to ``want`` tasks, the first ``starting`` of which are started at once."""
+    def claim(
+        self, lane: Lane, want: int, starting: int, lease_ms: int, aging_ms: int = 0
+    ) -> Claims:
+        """Take up to ``want`` tasks, the first ``starting`` of which are started at once.
+
+        What has waited ``aging_ms`` goes first, whatever its priority; 0: by priority alone.
+        """
         number = lane.number + 1
-        reply = self._numbered(lane, "claim", [lane.owner, number, want, starting, lease_ms])
+        reply = self._numbered(
+            lane, "claim", [lane.owner, number, want, starting, lease_ms, aging_ms]
+        )
         return Claims(
             reply[0], None if reply[1] < 0 else reply[1], reply[2], reply[3:],
             f"{lane.owner}:{number}".encode(),
@@ -312,6 +321,15 @@ class Store:
         control = SpaceKeys(self.keys.namespace).control
         wire.call("PUBLISH", control, f"{'pause' if paused else 'resume'} {self.keys.pool}/")
         return changed
+
+    def set_limit(self, wire: Runner, id: str, definition: str) -> bool:
+        """Have a limit of this pool be ``definition``, or "-" as declared, and let out what has
+        room now; False where the pool knows no such limit."""
+        known, after = 1, b""
+        while True:
+            _, known, after = self._run(wire, "set_limit", [id, definition, after])
+            if not after:
+                return bool(known)
 
     def watch(self, wire: Runner, uid: str, channel: str) -> bytes | bool:
         """The record of an ended task; True: ``channel`` will hear of it; False: unknown id."""

@@ -149,7 +149,9 @@ class Task(Generic[P, R]):
         )
         #: Whether calls wait for a transaction to be committed (True, or a database's alias).
         self.on_commit: bool | str = self.option("on_commit", False)
-        self._placed = any(one in defaults for one in ("priority", "delay", "at", "unique"))
+        self._placed = any(
+            one in defaults for one in ("priority", "delay", "at", "unique", "limit")
+        )
         if function is not None:
             # Not the function's own attributes: they could replace ours.
             functools.update_wrapper(self, function, updated=())

@@ -27,6 +27,8 @@ class Facts:
     progress: bytes | None
     due_ms: float | None
     place: float | None
+    #: The limit key it is parked for, and None where it is not parked.
+    waits_for: str | None = None
 
     @property
     def state(self) -> str | None:
@@ -68,7 +70,8 @@ class Facts:
 
 def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
     """The form that the HTTP interface calls "task". ``sealed`` is there where a codec sealed it:
-    what it carries is shown unverified where it can be read, and else not."""
+    what it carries is shown unverified where it can be read, and else not. ``limit`` is there
+    where it is parked: what it waits for."""
     named = {"id": f"{pool}/{facts.uid}", "uid": facts.uid, "pool": pool}
     try:
         journal = message.read_journal(facts.record or facts.body or b"")
@@ -80,9 +83,11 @@ def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
         priority = int(str(journal.extras.get("placing", "0")).partition(" ")[0])
     token, _, started_ms = facts.claimed()
     percent, note = msgpack.unpackb(facts.progress) if facts.progress else (None, None)
-    sealed = {"sealed": True} if journal.sealed else {}
+    more: dict[str, Any] = {"sealed": True} if journal.sealed else {}
+    if facts.waits_for is not None:
+        more["limit"] = _limit(journal, facts.waits_for)
     return {
-        **named, **sealed, "name": journal.name, "state": state, "priority": priority,
+        **named, **more, "name": journal.name, "state": state, "priority": priority,
         "attempt": _attempt(state, attempts, ended),
         "max_retries": journal.extras.get("max_retries"),
         "crashes": _crashes(journal.entries) if ended else crashes,
@@ -97,6 +102,16 @@ def task_view(pool: str, facts: Facts, state: str) -> dict[str, Any]:
         "workflow": journal.extras.get("workflow"), "depends_on": _parents(journal),
         "args": shown_args(journal), "kwargs": shown_kwargs(journal),
     }
+
+
+def _limit(journal: message.Journal, waits_for: str) -> dict[str, Any]:
+    """The limit that a parked task waits for: name, kind and formatted key (None: it has none, or
+    it is redacted)."""
+    for limit_key, name, key in journal.extras.get("limits") or ():
+        if limit_key == waits_for:
+            kind = "concurrency" if waits_for.startswith("c") else "rate"
+            return {"name": name, "kind": kind, "key": key}
+    return {"name": None, "kind": None, "key": None}
 
 
 def _result(ended: message.Entry | None) -> Any:

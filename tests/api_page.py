@@ -58,6 +58,8 @@ OPTIONS = {
               "or with these arguments",
     "on_duplicate": 'with `unique`: `"raise"`, `"return"` the one there is, or `"replace"` it '
                     '(`"raise"`)',
+    "limit": "`Limit(concurrency=3, key=)` or `Limit(rate=10, per=60, key=)`, or a list of them: "
+             "see [limits](limits.md)",
     "keep_result": "how long the result is kept, or False: not at all",
     "headers": "a dict that travels with the task: `current_task().headers`",
     "tags": "texts to search by",
@@ -73,6 +75,7 @@ OPTIONS = {
 }
 _CLASSES = ("Task", "Call", "Chain", "Handle", "Schedule", "Workflow", "Step", "Skedulr")
 _STRATEGIES = ("LinearRetry", "ExponentialBackoff")
+_LIMITS = ("Limit",)
 _MIDDLEWARE = ("Logging", "Recovery", "OpenTelemetry")
 _CONTEXT = ("current_task", "task_id", "report_progress")
 
@@ -91,6 +94,7 @@ def page() -> str:
         parts += [f"## {name}\n", _doc(kind), *_members(kind)]
     parts += ["## Inside a task\n", *(_entry(name, getattr(skedulr, name)) for name in _CONTEXT)]
     parts += ["### What `current_task()` gives\n", _doc(Context), *_members(Context)]
+    parts += ["## Limits\n", *(_entry(name, getattr(skedulr, name)) for name in _LIMITS)]
     parts += ["## Retry strategies and middleware\n"]
     parts += [_entry(name, getattr(skedulr, name)) for name in (*_STRATEGIES, *_MIDDLEWARE)]
     parts += ["Middleware of your own:\n", _doc(middleware), "## Events\n",

@@ -11,6 +11,7 @@ output        one JSON document for programs, tables and colour for people
 submitting    submit
 asking        task, result, list
 steering      cancel, resubmit, remove; pause, resume, scale
+limits        limits list, limits set, limits reset
 dead          dead list, dead resubmit, dead purge
 watching      stats, pools, nodes, check
 top           top

@@ -364,6 +364,25 @@ def _scale(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pool", metavar="POOL", help="of this pool; else of all")
+
+
+def _limit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the limit's name, or its task's")
+    parser.add_argument("--pool", metavar="POOL", help="in this pool; else in all that know it")
+
+
+def _set_limit(parser: argparse.ArgumentParser) -> None:
+    _limit(parser)
+    parser.add_argument("--concurrency", metavar="N", type=whole, help="how many run at once")
+    parser.add_argument("--rate", metavar="N", type=float, help="how many start in --per seconds")
+    parser.add_argument("--per", metavar="SECONDS", type=float, help="what --rate is for (1)")
+    parser.add_argument(
+        "--burst", metavar="N", type=whole, help="how many of them start at once after a pause"
+    )
+
+
 def _schedule(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the schedule's name")
 
@@ -570,6 +589,29 @@ GROUPS: tuple[Group, ...] = (
              ("skedulr scale critical reset", "back to what --pools and tuning say"),
              ("skedulr scale reports 2 --create", "a new pool, on every node")),
             _scale,
+        ),
+    )),
+    Group("limits", (
+        Command(
+            "limits list", "limits:show", "what is limited, and what waits",
+            "List the limits: what holds, what the tasks declare, how many keys have tasks that\n"
+            "wait.",
+            (("skedulr limits list", "of all pools"),),
+            _limits,
+        ),
+        Command(
+            "limits set", "limits:set_", "change one at once",
+            "Have a limit be another one at once, whatever its tasks declare, until it is reset.\n"
+            "What runs goes on.",
+            (("skedulr limits set crawl --rate 100 --per 60", "100 a minute"),
+             ("skedulr limits set render --concurrency 2 --pool media", "in one pool")),
+            _set_limit,
+        ),
+        Command(
+            "limits reset", "limits:reset", "back to what the code says",
+            "Have a limit be what its tasks declare again.",
+            (("skedulr limits reset crawl", "as declared"),),
+            _limit,
         ),
     )),
     Group("schedules", (

@@ -211,6 +211,7 @@ class Child:
             lane=Lane(Wire(spec.url, name=f"{name}:claim"), owner, self.patience.ride_out),
             promoter=side, executor=self.executor, driver=self.driver, clock=clock,
             lease_s=config.lease, patience=self.patience, on_gone=self._gone,
+            aging_s=config.aging_of(pool),
             settle=lambda wire: settle(wire, keys, spec.pool.transport, config.lease),
             on_refused=self._refused,
         )

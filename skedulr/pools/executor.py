@@ -27,6 +27,7 @@ from ..hub.driver import Driver
 from ..middleware import Step, compose
 from ..names import Published
 from ..payload import NewerRelease
+from ..prepare import limits_by_name
 from ..store import Claims
 from ..tasks import MAX_RETRIES, Task
 from .board import NOBODY, Board
@@ -235,7 +236,9 @@ class Executor:
         if task is None or "unplaced" in extras:
             home = self.home_of(run.name)
             if home is not None and home.pool != self.pool:
-                outcomes.move(run, home, extras.get("placing"), cancelled)
+                if "placing" not in extras:
+                    extras["placing"] = self._placing(run.name, home, args, kwargs)
+                outcomes.move(run, home, extras["placing"], cancelled)
                 return
         if task is None:
             outcomes.put_off(run)
@@ -384,6 +387,17 @@ class Executor:
             assert task.function is not None
             step = self._steps[task.name] = compose(self._app.middleware, task.function)
         return step
+
+    def _placing(
+        self, name: str, home: Published, args: list[Any], kwargs: dict[str, Any]
+    ) -> str:
+        """The options under which a call goes to its pool, of which its producer knew nothing."""
+        task, priority = self._app.tasks.get(name), home.defaults.get("priority", 0)
+        limited = limits_by_name(
+            name, None if task is None else task.function, home.defaults.get("limit") or (),
+            args, kwargs,
+        )
+        return f"{priority} - -{limited}" if priority or limited else ""
 
     def _is_late(self, claimed: Claimed, due_ms: int, expires_s: float) -> bool:
         since = due_ms or message.read_journal(claimed.body).submitted_ms

@@ -38,12 +38,13 @@ class Fetcher:
         self, *, store: Storage, lane: Lane, sleeper: Wire, promoter: Wire, executor: Executor,
         driver: Driver, clock: Clock, lease_s: float, patience: Patience,
         on_gone: Callable[[], None], settle: Callable[[Runner], object],
-        on_refused: Callable[[ConfigError], None],
+        on_refused: Callable[[ConfigError], None], aging_s: float = 0.0,
     ) -> None:
         self._settle, self._on_refused = settle, on_refused
         self._store, self._lane, self._executor = store, lane, executor
         self._sleeper, self._promoter = sleeper, promoter
         self._driver, self._clock, self._lease_ms = driver, clock, round(lease_s * 1000)
+        self._aging_ms = round(aging_s * 1000)
         self._patience, self._on_gone = patience, on_gone
         self._room = Event()
         self._work = Event()
@@ -104,7 +105,9 @@ class Fetcher:
         self._work.clear()
         sent_at = time.monotonic()
         self._executor.holdings.heard = set()
-        claims = self._store.claim(self._lane, want, starting, self._lease_ms)
+        claims = self._store.claim(
+            self._lane, want, starting, self._lease_ms, self._aging_ms
+        )
         self._clock.anchor(claims.now_ms)
         if claims.next_due_ms is not None:
             self._alarm.set(self._clock.to_monotonic(claims.next_due_ms))

@@ -144,13 +144,10 @@ class Outcomes:
             round(min(UNKNOWN_AGAIN_S, self._unknown_after_s) * 1000),
         ))
 
-    def move(self, run: Run, home: Published, placing: str | None, cancelled: bool) -> None:
+    def move(self, run: Run, home: Published, placing: str, cancelled: bool) -> None:
         """It lies in the wrong pool: its producer knew no better. No attempt is counted."""
         log.info("%s: %r belongs to pool %r and goes there", self._called(run), run.name,
                  home.pool)
-        if placing is None:
-            priority = home.defaults.get("priority", 0)
-            placing = f"{priority} - -" if priority else ""
         self._recorder.move(Relocation(
             run.claimed.uid, run.claimed.token, home.pool, message.envelope_of(run.claimed.body),
             # Where the key is taken there, that ends this task, whatever the submit was told to do.

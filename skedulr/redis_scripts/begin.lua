@@ -2,14 +2,18 @@
 --          'begin': it ends, which frees the steps that wait for no other; 'stop': it can not begin
 --          any more, and its steps may be removed; 'drop': it is forgotten. Safe to repeat.
 -- KEYS     waiting held edges outbox tasks info records done dead cancels watch stats unique
---          progress
+--          progress ready suspects wake meta limits slots rates releases parked queues
 -- ARGV     'begin', 'stop' or 'drop'; id; journal entry
 -- RETURNS  {now ms, letter}: 'b' done now, 'e' it had begun, 'n' it had not and can not
 -- include: now
 -- include: drop_edges
 -- include: end_tasks
-local waiting, held, edges, outbox, tasks, info, records, done, dead, cancels, watch, stats,
-  unique, progress = unpack(KEYS)
+-- include: limits
+local waiting, held, edges, outbox, tasks, info, records, done, dead, cancels, watch, stats, unique,
+  progress, ready, suspects, wake, meta, limits, slots, rates, releases, parked, queues =
+  unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local what, id, entry = ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
 
@@ -27,6 +31,6 @@ if what == 'begin' then
   redis.call('ZREM', outbox, 'a ' .. id)
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox}, {id}, {'w'}, {entry}, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, {id}, {'w'}, {entry}, now)
 end
 return {now, 'b'}

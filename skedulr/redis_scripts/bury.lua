@@ -1,7 +1,8 @@
 -- PURPOSE  Put a readable record into the dead-letter queue in place of a journal that nobody can
 --          read: of a task that has not started, or of one that has ended. Up to 100 a call.
 -- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
---          stats unique progress waiting held outbox meta
+--          stats unique progress waiting held outbox meta wake limits slots rates releases parked
+--          queues
 -- ARGV     per task: id, the journal as it was seen, the record in its place
 -- RETURNS  {now ms, letters}: a letter a task: 'm' buried, '-' it runs, or its journal is another by
 --          now
@@ -9,8 +10,12 @@
 -- include: whole
 -- include: unqueue
 -- include: forget
+-- include: limits
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, progress, waiting, held, outbox, meta = unpack(KEYS)
+  watch, stats, unique, progress, waiting, held, outbox, meta, wake, limits, slots, rates,
+  releases, parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local letters = {}
 local now = now_ms()
 
@@ -23,12 +28,13 @@ for i = 1, #ARGV, 3 do
     letter = 'm'
     unqueue({ready = ready, stream = stream, removed = removed, tasks = tasks, claims = claims,
              meta = meta, delayed = delayed, suspects = suspects, waiting = waiting, held = held,
-             outbox = outbox}, {id})
+             outbox = outbox, limiting = limiting}, {id}, now)
     redis.call('HDEL', tasks, id)
     redis.call('HINCRBY', stats, 'failed', 1)
     redis.call('HINCRBY', stats, 'dead', 1)
     redis.call('ZADD', dead, whole(now), id)
-    forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch},
+    forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch,
+            limiting = limiting},
            {id}, function() return true end)
   elseif not body and redis.call('HGET', records, id) == seen then
     letter = 'm'

@@ -1,10 +1,11 @@
 -- PURPOSE  Take up to `want` tasks under a lease, after promoting what is due. Repeatable by number.
 --          Suspects are taken in groups of their own (see suspects.lua).
 -- KEYS     ready stream removed delayed suspects leases claims tasks info owned own cancels unique
---          wake meta broken
--- ARGV     owner, number of this call, want (at most 500), how many of them start at once, lease ms
--- RETURNS  {now ms, next due ms or -1, {ids that are to be cancelled}, then per task: id, place,
---          body, header or ''}
+--          wake meta broken limits slots rates releases parked queues turns marks
+-- ARGV     owner, number of this call, want (at most 500), how many of them start at once, lease ms,
+--          ms after which what waits goes first whatever its priority, or 0
+-- RETURNS  {now ms, when the next is due or let out by a limit (ms) or -1, {ids that are to be
+--          cancelled}, then per task: id, place, body, header or ''}
 --          The token of each is "<owner>:<number>".
 -- include: now
 -- include: lane
@@ -16,14 +17,25 @@
 -- include: locks
 -- include: suspects
 -- include: wake
-local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, owned, own, cancels,
-  unique, wake, meta, broken = unpack(KEYS)
+-- include: admit
+-- include: aging
+-- include: limits
+local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, owned, own,
+  cancels, unique, wake, meta, broken, limits, slots, rates, releases, parked, queues, turns,
+  marks =
+  unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues, turns)
 local owner, number = ARGV[1], tonumber(ARGV[2])
 local want, starting, lease = math.min(tonumber(ARGV[3]), 500), tonumber(ARGV[4]), tonumber(ARGV[5])
 local token = owner .. ':' .. ARGV[2]
 local now = now_ms()
+local aging = tonumber(ARGV[6] or '0')
 local k = {ready = ready, stream = stream, removed = removed, delayed = delayed, leases = leases,
-           claims = claims, info = info, meta = meta}
+           claims = claims, info = info, meta = meta, limiting = limiting, marks = marks}
+
+-- Whether limits have a say in when the next claim is worth it.
+local limited = false
 
 -- The tasks' headers, or nil where no task here has one.
 local function headers_of(ids)
@@ -35,14 +47,14 @@ end
 local next_group
 
 -- When there may be more to take here: a delayed task is due, or suspects may run.
-local function next_time()
-  local due = next_due(delayed)
+local function next_claim_at()
+  local due = limited and next_time(delayed, meta) or next_due(delayed)
   if next_group and (due == -1 or next_group < due) then return next_group end
   return due
 end
 
 local function answer(ids, places, bodies, headers)
-  local reply = {now, next_time(), {}}
+  local reply = {now, next_claim_at(), {}}
   if #ids == 0 then return reply end
   if redis.call('EXISTS', cancels) == 1 then
     for i, flag in ipairs(redis.call('SMISMEMBER', cancels, unpack(ids))) do
@@ -60,6 +72,7 @@ end
 -- The reply of this very call was lost: give again what it took and still holds.
 local function again(ids_text)
   local named = {}
+  limited = true
   for id in string.gmatch(ids_text, '%S+') do named[#named + 1] = id end
   local held, ids, places = redis.call('HMGET', claims, unpack(named)), {}, {}
   for i, id in ipairs(named) do
@@ -89,6 +102,16 @@ local function remember_group(size, ids)
   end
 end
 
+-- Take out of ready what has waited too long, up to half of `limit`, and the rest by its place.
+local function take_ready(limit)
+  if aging == 0 or streamed(k) then return queue_take(k, owner, limit) end
+  local aged = queue_take_aged(k, aging, now, math.ceil(limit / 2))
+  if #aged == 2 * limit then return true, aged end
+  local _, rest = queue_take(k, owner, limit - #aged / 2)
+  for _, one in ipairs(rest) do aged[#aged + 1] = one end
+  return #aged > 0, aged
+end
+
 -- Take up to `limit` tasks, or suspects; whether anything was there, and ids, places and bodies. An
 -- id without a body is nobody's task: it is set aside and shown (doctor), and the rest goes on.
 local function pop(suspected, limit)
@@ -96,7 +119,7 @@ local function pop(suspected, limit)
   if suspected then
     popped = redis.call('ZPOPMIN', suspects, limit)
   else
-    took, popped = queue_take(k, owner, limit)
+    took, popped = take_ready(limit)
   end
   local named, ids, places, sound, lost, n = {}, {}, {}, {}, {}, 0
   for i = 1, #popped / 2 do named[i] = popped[2 * i - 1] end
@@ -136,14 +159,52 @@ local function lease_out(ids, places, headers, suspected)
   if headers then release_started(ids, headers) end
 end
 
+-- Whether any of these tasks has a limit or a fair key.
+local function any_limited(headers)
+  for i = 1, #headers do
+    if headers[i] and string.find(headers[i], ' [lf]:') then return true end
+  end
+  return false
+end
+
+-- Of tasks that were taken out of ready those whose limits allow it, and of the next ones as many
+-- as are wanted; up to 500 are looked at.
+local function take_allowed(ids, places, bodies, headers, suspected)
+  local book, kept = new_book(limiting, now), {ids = {}, places = {}, bodies = {}, headers = {},
+                                               fair = {}, holders = {}}
+  local looked_at, back = #ids, {}
+  limited = true
+  for _ = 1, 500 do
+    local found = {ids = ids, places = places, bodies = bodies, headers = headers}
+    back = admit(book, found, kept, want, starting, suspected)
+    if #kept.ids >= want or #back > 0 or looked_at >= 500 or (suspected and #kept.ids > 0) then
+      break
+    end
+    suspected = false
+    local more
+    more, ids, places, bodies = pop(false, math.min(math.max(want - #kept.ids, 20), 500 - looked_at))
+    if not more then break end
+    headers = headers_of(ids) or {}
+    looked_at = looked_at + #ids
+  end
+  close_book(book, kept.holders)
+  if #kept.fair > 0 then note_turns(limiting, kept.fair) end
+  if #book.armed > 0 then note_releases(limiting) end
+  if #back > 0 then queue_return(k, back) end
+  return kept.ids, kept.places, kept.bodies, kept.headers, suspected
+end
+
 local stored, last_group = repeated(own, 'claim', number)
 if type(stored) == 'table' then return stored end
 if stored then return again(stored) end
-if redis.call('HGET', meta, 'paused') == '1' then return {now, -1, {}} end
+local noted = redis.call('HMGET', meta, 'paused', 'release_at')
+if noted[1] == '1' then return {now, -1, {}} end
+limited = noted[2]
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
 local moved = promote_due(k, now, 500)
+if limited and tonumber(limited) <= now then moved = moved + fire_releases(limiting, now) end
 if want == 0 then
   if moved > 0 then wake_one(wake, meta) end
   return answer({})
@@ -152,6 +213,9 @@ local group = suspects_to_take(last_group)
 local suspected = group > 0
 local took, ids, places, bodies = pop(suspected, suspected and group or want)
 local headers = headers_of(ids)
+if headers and any_limited(headers) then
+  ids, places, bodies, headers, suspected = take_allowed(ids, places, bodies, headers, suspected)
+end
 if #ids > 0 then
   lease_out(ids, places, headers, suspected)
   -- Only a call that took something must be remembered: any other may simply run again.

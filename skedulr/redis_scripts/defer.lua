@@ -1,6 +1,7 @@
 -- PURPOSE  Put claimed tasks off, with no attempt counted: nobody here knows their names. Where the
 --          token still holds. Repeatable by number (it shares the finish lane).
--- KEYS     delayed stream leases claims info owned own cancels suspects wake meta
+-- KEYS     delayed stream leases claims info owned own cancels suspects wake meta ready limits
+--          slots rates releases parked queues
 -- ARGV     number of this call, then per task: id, token, delay ms
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
 --          cancelled meanwhile and is still claimed: the caller has to finish it
@@ -9,8 +10,11 @@
 -- include: lane
 -- include: delay_claimed
 -- include: suspects
-local delayed, stream, leases, claims, info, owned, own, cancels, suspects, wake, meta =
-  unpack(KEYS)
+-- include: limits
+local delayed, stream, leases, claims, info, owned, own, cancels, suspects, wake, meta, ready,
+  limits, slots, rates, releases, parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 3
 local now = now_ms()
 
@@ -28,7 +32,8 @@ if #kept > 0 then
   local deferred, delays = {}, {}
   for n, i in ipairs(kept) do deferred[n], delays[n] = ids[i], ARGV[3 * i + 1] end
   delay_claimed({delayed = delayed, stream = stream, leases = leases, claims = claims,
-                 info = info, owned = owned, wake = wake, meta = meta}, deferred, texts, delays, now, function(header)
+                 info = info, owned = owned, wake = wake, meta = meta, limiting = limiting},
+                deferred, texts, delays, now, function(header)
     if header.since == 0 then header.since = now end
   end)
 end

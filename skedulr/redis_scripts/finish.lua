@@ -1,6 +1,7 @@
 -- PURPOSE  End the runs of a batch whose tokens still hold; refuse the others. Repeatable by number.
 -- KEYS     stream leases claims tasks info done records dead owned own cancels watch stats unique
---          progress suspects wake meta edges outbox history
+--          progress suspects wake meta edges outbox history ready limits slots rates releases
+--          parked queues
 -- ARGV     number of this call, the count n of tasks that end, then n times:
 --          id, token, kind ('s' succeeded, 'd' dead, 'c' cancelled, 'e' expired, 'k' skipped), or
 --          to have it counted "<kind> <waited ms or -> <ran ms or -> <name>", journal entry;
@@ -15,8 +16,12 @@
 -- include: end_tasks
 -- include: count_runs
 -- include: suspects
+-- include: limits
 local stream, leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats,
-  unique, progress, suspects, wake, meta, edges, outbox, history = unpack(KEYS)
+  unique, progress, suspects, wake, meta, edges, outbox, history, ready, limits, slots, rates,
+  releases, parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local number, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
 
@@ -42,7 +47,8 @@ if #kept > 0 then
               ending, texts)
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox}, ending, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting},
+            ending, kinds, entries, now)
   count_runs(history, stats, samples, now)
 end
 mark_started(claims, unique, info, ARGV, 4 * count + 3, now)

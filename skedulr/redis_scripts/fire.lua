@@ -3,7 +3,7 @@
 --          is not made up is passed over the same way.
 -- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
 --          stats unique windows progress wake meta planned resting ticks waiting held edges outbox
---          history
+--          history limits slots rates releases parked queues turns
 -- ARGV     control channel; journal entry for a run that is cancelled; '' or what is put behind ids
 --          that were used already (after the server's clock was set back);
 --          then per tick (at most 100): schedule, revision, the stored tick, the next one or '-',
@@ -19,9 +19,12 @@
 -- include: enqueue
 -- include: unqueue
 -- include: end_tasks
+-- include: limits
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
   watch, stats, unique, windows, progress, wake, meta, planned, resting, ticks, waiting, held,
-  edges, outbox, history = unpack(KEYS)
+  edges, outbox, history, limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues, turns)
 local channel, entry, again = ARGV[1], ARGV[2], ARGV[3]
 local count = math.floor((#ARGV - 3) / 9)
 local now = now_ms()
@@ -64,10 +67,10 @@ local function cancel_run(id)
   end
   if #unqueue({ready = ready, stream = stream, removed = removed, tasks = tasks, claims = claims,
                meta = meta, delayed = delayed, suspects = suspects, waiting = waiting,
-               held = held, outbox = outbox}, {id}) == 0 then return end
+               held = held, outbox = outbox, limiting = limiting}, {id}, now) == 0 then return end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox}, {id}, {'c'}, {entry}, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, {id}, {'c'}, {entry}, now)
 end
 
 -- What the run before means for this tick: nil to fire it, or its verdict.
@@ -144,6 +147,7 @@ if #moved > 0 then redis.call('ZADD', ticks, unpack(moved)) end
 if #fired > 0 then
   redis.call('HSET', tasks, unpack(bodies))
   enqueue({ready = ready, stream = stream, delayed = delayed, info = info, unique = unique,
-           windows = windows, wake = wake, meta = meta, history = history}, fired, theirs, now)
+           windows = windows, wake = wake, meta = meta, history = history, limiting = limiting}, fired,
+          theirs, now, true)
 end
 return {now, table.concat(verdicts)}

@@ -1,7 +1,8 @@
 -- PURPOSE  Mend broken states that doctor.py found: one kind of mend a call, for up to 100 ids. Each
 --          is looked at once more, so that what is sound by now stays as it is.
--- KEYS     ready stream removed delayed suspects leases claims tasks info records done dead cancels
---          watch unique windows progress wake meta broken waiting held
+-- KEYS     ready stream removed delayed suspects leases claims tasks info records done dead
+--          cancels watch unique windows progress wake meta broken waiting held limits slots rates
+--          releases parked queues
 -- ARGV     what: a name of `mends` below; then pairs id, detail
 -- RETURNS  {now ms, letters}: a letter an id: 'm' mended, '-' there was nothing to mend (any more)
 -- include: now
@@ -14,8 +15,12 @@
 -- include: leases
 -- include: forget
 -- include: wake
+-- include: limits
 local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, records, done, dead,
-  cancels, watch, unique, windows, progress, wake, meta, broken, waiting, held = unpack(KEYS)
+  cancels, watch, unique, windows, progress, wake, meta, broken, waiting, held, limits, slots,
+  rates, releases, parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local now = now_ms()
 local k = {ready = ready, stream = stream, removed = removed, leases = leases, meta = meta,
            tasks = tasks, claims = claims, delayed = delayed, suspects = suspects,
@@ -35,6 +40,7 @@ local function queued(id)
   -- What is in a stream can not be asked. The doctor has looked through all of it.
   return not streamed(k) and queue_has(k, {id})[1] or redis.call('ZSCORE', delayed, id)
     or redis.call('ZSCORE', suspects, id) or redis.call('ZSCORE', held, id)
+    or redis.call('ZSCORE', parked, id)
 end
 
 local function leave_waiting(id)
@@ -43,7 +49,8 @@ local function leave_waiting(id)
 end
 
 local function leave_queue(id)
-  return queue_remove(k, {id}) + redis.call('ZREM', delayed, id)
+  return #leave_limits(limiting, {id}, now) + redis.call('ZREM', parked, id)
+    + queue_remove(k, {id}) + redis.call('ZREM', delayed, id)
     + redis.call('ZREM', suspects, id) + leave_waiting(id)
 end
 
@@ -51,6 +58,7 @@ local function leave_claims(id)
   local text = redis.call('HGET', claims, id)
   redis.call('HDEL', claims, id)
   lease_end(k, {id}, {text or ''})
+  free_slots(limiting, {id}, true)
 end
 
 -- Behind all of its priority: where it stood before is not known.
@@ -63,8 +71,8 @@ end
 
 -- What lies beside a body that is gone. A window outlives its task.
 local function leave_nothing(id)
-  forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch},
-         {id}, function(mode) return mode ~= 'w' end)
+  forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch,
+          limiting = limiting}, {id}, function(mode) return mode ~= 'w' end)
 end
 
 -- The holder of a lock and when that ends, or nil where nobody can read it.
@@ -114,6 +122,10 @@ mends['one_place'] = function(id)
   if sound_claim(id) then return leave_queue(id) > 0 end
   if redis.call('ZSCORE', held, id) then return leave_waiting(id) == 1 end
   if redis.call('ZSCORE', delayed, id) then
+    return queue_remove(k, {id}) + redis.call('ZREM', suspects, id)
+      + #leave_limits(limiting, {id}, now) > 0
+  end
+  if redis.call('ZSCORE', parked, id) then
     return queue_remove(k, {id}) + redis.call('ZREM', suspects, id) > 0
   end
   return redis.call('ZSCORE', suspects, id) and queue_remove(k, {id}) == 1
@@ -187,6 +199,85 @@ end
 
 mends['unwindow'] = function(digest)
   return redis.call('HEXISTS', unique, digest) == 0 and redis.call('ZREM', windows, digest) == 1
+end
+
+-- A slot of a task that is not claimed.
+mends['unslot'] = function(id)
+  if is_claimed(id) or redis.call('HEXISTS', slots, id) == 0 then return false end
+  free_slots(limiting, {id}, true)
+  return true
+end
+
+-- A key's count was off by a difference in two looks, and is what it was at the second one:
+-- `detail` is "<count> <difference>".
+mends['recount'] = function(key, detail)
+  local counted, difference = string.match(detail, '^(%-?%d+) (%-?%d+)$')
+  if not counted or (redis.call('HGET', slots, '#' .. key) or '0') ~= counted then return false end
+  if redis.call('HINCRBY', slots, '#' .. key, -tonumber(difference)) <= 0 then
+    redis.call('HDEL', slots, '#' .. key)
+  end
+  if let_out(new_book(limiting, now), key, 500) > 0 then wake_one(wake, meta) end
+  return true
+end
+
+-- A member of queues whose task is not parked there.
+mends['unmember'] = function(member)
+  local set, at, id = string.match(member, '^(%S+) (%d+) (%S+)')
+  local score = id and redis.call('ZSCORE', parked, id)
+  if score and sortable(score) == at then return false end
+  if redis.call('ZREM', queues, member) == 0 then return false end
+  local wait = set and redis.call('HGET', slots, '@' .. set)
+  local _, first = read_wait(wait)
+  if first == at then step_up(limiting, wait, first_of(limiting, set, 1)[1]) end
+  return true
+end
+
+-- A parked task that stands in no queue of a set goes where it would be tried again.
+mends['unpark'] = function(id)
+  local score = redis.call('ZSCORE', parked, id)
+  if not score or not has_body(id) then return false end
+  leave_limits(limiting, {id}, now)
+  redis.call('ZREM', parked, id)
+  if not is_claimed(id) and not queued(id) then queue_return(k, {whole(tonumber(score)), id}) end
+  wake_one(wake, meta)
+  return true
+end
+
+-- A set that has parked tasks waits for a key by the first of them, and no other set does.
+mends['wait'] = function(set)
+  local first = first_of(limiting, set, 1)[1]
+  local wait = redis.call('HGET', slots, '@' .. set)
+  local key, at = read_wait(wait)
+  if not first then
+    if wait then redis.call('ZREM', queues, wait) end
+    return redis.call('HDEL', slots, '@' .. set) == 1
+  end
+  local place_text, id = string.match(first, '^%S+ (%d+) (%S+)')
+  if at == place_text and redis.call('ZSCORE', queues, wait) then return false end
+  local _, keys = limits_of(redis.call('HGET', info, id) or '')
+  key = key or keys[1]
+  if not key then return false end
+  local there = wait and redis.call('ZSCORE', queues, wait)
+  wait_for(limiting, there and wait or nil, key, place_text, set)
+  if let_out(new_book(limiting, now), key, 1) > 0 then wake_one(wake, meta) end
+  note_releases(limiting)
+  return true
+end
+
+-- A wait that its set does not know of.
+mends['unwait'] = function(member)
+  local _, _, set = read_wait(member)
+  if set and redis.call('HGET', slots, '@' .. set) == member then return false end
+  return redis.call('ZREM', queues, member) == 1
+end
+
+-- Sets wait for a key that has room, or whose next token nobody looks for.
+mends['let_out'] = function(key)
+  local book = new_book(limiting, now)
+  local out = let_out(book, key, 500)
+  note_releases(limiting)
+  if out + #book.armed > 0 then wake_one(wake, meta) end
+  return out + #book.armed > 0
 end
 
 mends['one_wake'] = function()

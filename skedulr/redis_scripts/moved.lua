@@ -2,7 +2,8 @@
 --          with a record that says where they are. Where the token still holds. Repeatable by
 --          number (it shares the finish lane).
 -- KEYS     stream leases claims tasks info done records dead owned own cancels watch stats unique
---          progress suspects wake meta edges outbox
+--          progress suspects wake meta edges outbox ready limits slots rates releases parked
+--          queues
 -- ARGV     number of this call, then per task: id, token, journal entry
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
 --          cancelled meanwhile and is still claimed: the caller has to cancel it there, and to
@@ -12,8 +13,12 @@
 -- include: delay_claimed
 -- include: end_tasks
 -- include: suspects
+-- include: limits
 local stream, leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats,
-  unique, progress, suspects, wake, meta, edges, outbox = unpack(KEYS)
+  unique, progress, suspects, wake, meta, edges, outbox, ready, limits, slots, rates, releases,
+  parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 3
 local now = now_ms()
 
@@ -34,7 +39,7 @@ if #kept > 0 then
               gone, texts)
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox}, gone, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, gone, kinds, entries, now)
 end
 suspect_left(own, suspect, ids, suspects, wake, meta)
 remember(own, 'finish', ARGV[1], verdicts)

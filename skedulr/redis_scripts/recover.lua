@@ -1,7 +1,8 @@
 -- PURPOSE  Give back what expired leases hold, up to `limit`. After a gap in the sweeps (Redis was
 --          away, so its owners could not renew either) it gives nothing back for one lease.
 -- KEYS     ready stream removed suspects leases claims tasks info records done dead cancels watch
---          stats unique progress wake meta broken edges outbox history
+--          stats unique progress wake meta broken edges outbox history limits slots rates releases
+--          parked queues
 -- ARGV     limit (at most 500), lease ms, longest gap between two sweeps ms; to judge the death of
 --          a host (see judge_death.lua): crashes that kill, journal entry of a crash that does not,
 --          of one that does
@@ -13,8 +14,12 @@
 -- include: queue_sweep
 -- include: consumers
 -- include: wake
+-- include: limits
 local ready, stream, removed, suspects, leases, claims, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, progress, wake, meta, broken, edges, outbox, history = unpack(KEYS)
+  watch, stats, unique, progress, wake, meta, broken, edges, outbox, history, limits, slots, rates,
+  releases, parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local limit, lease, gap = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), tonumber(ARGV[3])
 local crashes = tonumber(ARGV[4] or '0')
 local now = now_ms()
@@ -23,7 +28,7 @@ local k = {ready = ready, stream = stream, removed = removed, suspects = suspect
            claims = claims, tasks = tasks, info = info, records = records, done = done,
            dead = dead, cancels = cancels, watch = watch, stats = stats, unique = unique,
            progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
-           name = ''}
+           name = '', limiting = limiting}
 
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end

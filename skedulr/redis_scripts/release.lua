@@ -1,8 +1,9 @@
 -- PURPOSE  Give back claims before they expire: named ones (a drain, a silent hub), or everything a
 --          dead owner held, up to 500 a call. A whole owner's release marks it gone, so that a
 --          claim of its that is still under way is refused; and it judges the death.
--- KEYS     ready stream suspects leases claims tasks info records done dead owned own cancels watch
---          stats unique progress wake meta edges outbox history
+-- KEYS     ready stream suspects leases claims tasks info records done dead owned own cancels
+--          watch stats unique progress wake meta edges outbox history limits slots rates releases
+--          parked queues
 -- ARGV     'ids', then pairs id, token
 --          'owner', owner: all that it holds, nobody is charged; or 'owner', owner, the culprit's
 --          id or '', crashes that kill, journal entry of a crash that does not, of one that does,
@@ -15,8 +16,12 @@
 -- include: judge_death
 -- include: consumers
 -- include: wake
+-- include: limits
 local ready, stream, suspects, leases, claims, tasks, info, records, done, dead, owned, own,
-  cancels, watch, stats, unique, progress, wake, meta, edges, outbox, history = unpack(KEYS)
+  cancels, watch, stats, unique, progress, wake, meta, edges, outbox, history, limits, slots,
+  rates, releases, parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local whole_owner = ARGV[1] == 'owner'
 local limit = whole_owner and tonumber(ARGV[4] or '0') or 0
 local now = now_ms()
@@ -25,7 +30,8 @@ local k = {ready = ready, stream = stream, suspects = suspects, leases = leases,
            claims = claims, tasks = tasks, info = info, records = records, done = done,
            dead = dead, cancels = cancels, watch = watch, stats = stats, unique = unique,
            progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
-           name = ARGV[8] or ''}
+           name = ARGV[8] or '',
+           limiting = limiting}
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')

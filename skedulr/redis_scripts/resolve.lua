@@ -2,7 +2,8 @@
 --          goes into the queue; one whose trigger can not happen any more is skipped. Each edge
 --          counts once, so this is safe to repeat.
 -- KEYS     ready stream delayed waiting held edges outbox tasks info records done dead cancels
---          watch stats unique progress wake meta history
+--          watch stats unique progress wake meta history suspects limits slots rates releases
+--          parked queues turns
 -- ARGV     journal entry of a task whose parents all succeeded and none should have; how many
 --          entries follow, and they; then per edge: child, "<index>,<round>" (index 0: skip it
 --          whatever it waits for), which entry tells that this parent did not succeed, or 0
@@ -11,8 +12,12 @@
 -- include: now
 -- include: enqueue
 -- include: end_tasks
+-- include: limits
 local ready, stream, delayed, waiting, held, edges, outbox, tasks, info, records, done, dead,
-  cancels, watch, stats, unique, progress, wake, meta, history = unpack(KEYS)
+  cancels, watch, stats, unique, progress, wake, meta, history, suspects, limits, slots, rates,
+  releases, parked, queues, turns = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues, turns)
 local now = now_ms()
 local first = tonumber(ARGV[2]) + 3
 
@@ -24,7 +29,12 @@ end
 -- The round, the options and the letters that waiting holds of a task; nil for one that is gone.
 local function read_waiting(text)
   local _, last, round, placing = string.find(text or '', '^(%d+) (%S+ %S+ %S+) ')
-  if last then return round, placing, string.sub(text, last + 1) end
+  if not last then return end
+  local letters = string.sub(text, last + 1)
+  local limits, rest = string.match(letters, '^(l:%S+ f:%S+) (.*)$')
+  if not limits then limits, rest = string.match(letters, '^([lf]:%S+) (.*)$') end
+  if limits then return round, placing .. ' ' .. limits, rest end
+  return round, placing, letters
 end
 
 -- The letters of one task after its `news` (positions in ARGV), and the number of the entry with
@@ -107,13 +117,13 @@ if #kept > 0 then redis.call('HSET', waiting, unpack(kept)) end
 if #free > 0 then
   -- Their keys are locked since they were submitted.
   enqueue({ready = ready, stream = stream, delayed = delayed, info = info, wake = wake,
-           meta = meta, history = history}, free, options, now)
+           meta = meta, history = history, limiting = limiting}, free, options, now)
 end
 local told = 0
 if #skipped > 0 then
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
                     cancels = cancels, watch = watch, stats = stats, unique = unique,
-                    progress = progress, edges = edges, outbox = outbox}, skipped, kinds, reasons,
+                    progress = progress, edges = edges, outbox = outbox, limiting = limiting}, skipped, kinds, reasons,
                    now)
 end
 return {now, #free, #skipped, told}

@@ -1,7 +1,7 @@
 -- PURPOSE  Put finished tasks back into the queue: a fresh start that keeps the history. A second
 --          call changes nothing and says so.
--- KEYS     ready stream removed delayed tasks info records done dead unique windows wake meta edges
---          outbox history
+-- KEYS     ready stream removed delayed tasks info records done dead unique windows wake meta
+--          edges outbox history suspects limits slots rates releases parked queues turns
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          only what ended at this time or before it, ms; 0 for whatever ended
 --          then per task: id, '' or "<priority> <when> <unique>" (see enqueue.lua; it never
@@ -14,13 +14,18 @@
 -- include: enqueue
 -- include: queue_length
 -- include: tell_children
+-- include: limits
 local ready, stream, removed, delayed, tasks, info, records, done, dead, unique, windows, wake,
-  meta, edges, outbox, history = unpack(KEYS)
+  meta, edges, outbox, history, suspects, limits, slots, rates, releases, parked, queues, turns =
+  unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues, turns)
 local capacity, before, count = tonumber(ARGV[1]), tonumber(ARGV[2]), (#ARGV - 2) / 3
 local now = now_ms()
 if count == 0 then return {now, ''} end
 local k = {ready = ready, stream = stream, removed = removed, delayed = delayed, info = info,
-           unique = unique, windows = windows, wake = wake, meta = meta, history = history}
+           unique = unique, windows = windows, wake = wake, meta = meta, history = history,
+           limiting = limiting}
 
 local ids, options = {}, {}
 for i = 1, count do
@@ -29,7 +34,7 @@ end
 
 local function room_left()
   if capacity == 0 then return count end
-  return capacity - queue_length(k) - redis.call('ZCARD', delayed)
+  return capacity - queue_length(k) - redis.call('ZCARD', delayed) - redis.call('ZCARD', parked)
 end
 
 -- Which of the tasks ended after the time that was named.

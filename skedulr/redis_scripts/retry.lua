@@ -1,7 +1,7 @@
 -- PURPOSE  A failed attempt is counted and the task planned again; only where the token still holds.
 --          Repeatable by number (it shares the finish lane).
 -- KEYS     delayed stream leases claims tasks info owned own cancels progress suspects wake meta
---          stats history
+--          stats history ready limits slots rates releases parked queues
 -- ARGV     number of this call, then per task: id, token, delay ms, or to have it counted
 --          "<delay ms> <waited ms or -> <ran ms or -> <name>", journal entry of the attempt
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
@@ -13,8 +13,11 @@
 -- include: count_runs
 -- include: forgive
 -- include: suspects
+-- include: limits
 local delayed, stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake,
-  meta, stats, history = unpack(KEYS)
+  meta, stats, history, ready, limits, slots, rates, releases, parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
 local now = now_ms()
 
@@ -46,7 +49,7 @@ if #kept > 0 then
   end
   append(failed, entries)
   delay_claimed({delayed = delayed, stream = stream, leases = leases, claims = claims,
-                 info = info, owned = owned, wake = wake, meta = meta},
+                 info = info, owned = owned, wake = wake, meta = meta, limiting = limiting},
                 failed, texts, delays, now, function(header, due)
     header.attempts, header.due, header.since = header.attempts + 1, due, 0
   end)

@@ -1,5 +1,6 @@
 -- PURPOSE  Run a schedule now, beside its ticks: paused or not, whatever still runs.
 -- KEYS     ready stream delayed tasks info records unique windows wake meta planned history
+--          suspects limits slots rates releases parked queues turns
 -- ARGV     schedule, revision, id, envelope, options
 -- RETURNS  {now ms, verdict}: 'f' it is enqueued, 'k' its id is known already, 'u' its unique key is
 --          taken, 'l' the schedule is another by now, or gone
@@ -7,8 +8,11 @@
 -- include: stamp
 -- include: plan_text
 -- include: enqueue
-local ready, stream, delayed, tasks, info, records, unique, windows, wake, meta, planned, history =
-  unpack(KEYS)
+-- include: limits
+local ready, stream, delayed, tasks, info, records, unique, windows, wake, meta, planned, history,
+  suspects, limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues, turns)
 local name, id = ARGV[1], ARGV[3]
 local now = now_ms()
 local options = read_options(ARGV[5], now)
@@ -28,5 +32,6 @@ add_run(plan, string.sub(id, #name + 2))
 redis.call('HSET', planned, name, write_plan(plan))
 redis.call('HSET', tasks, id, ARGV[4] .. stamp(now))
 enqueue({ready = ready, stream = stream, delayed = delayed, info = info, unique = unique,
-         windows = windows, wake = wake, meta = meta, history = history}, {id}, {options}, now)
+         windows = windows, wake = wake, meta = meta, history = history,
+         limiting = limiting}, {id}, {options}, now)
 return {now, 'f'}

@@ -2,14 +2,15 @@
 --          waiting where they are to wait for others.
 --          Safe to repeat: an id whose stored envelope is the same counts as stored.
 -- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
---          stats unique windows progress wake meta waiting held edges outbox history
+--          stats unique windows progress wake meta waiting held edges outbox history limits slots
+--          rates releases parked queues turns
 -- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
 --          then per task: id, envelope, and '' or "<priority> <when> <unique>[ <letters>]" (see
 --          enqueue.lua);
 --          then, if a task is to replace another one, the journal entry of that one's cancel
 -- RETURNS  {now ms, verdicts}: a letter a task: 's' stored, 'a' already there (the same envelope),
 --          'd' another task has this id, 'f' the pool is full, 'u' its unique key is taken,
---          'p' it has a priority, and the pool's transport none;
+--          'p' it has a priority or a limit, and the pool's transport none;
 --          where there is an 'u', {the holder of each, in order} as well
 -- include: now
 -- include: stamp
@@ -18,9 +19,12 @@
 -- include: unqueue
 -- include: hold_back
 -- include: end_tasks
+-- include: limits
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, windows, progress, wake, meta, waiting, held, edges, outbox, history =
-  unpack(KEYS)
+  watch, stats, unique, windows, progress, wake, meta, waiting, held, edges, outbox, history,
+  limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues, turns)
 local capacity = tonumber(ARGV[1])
 local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
@@ -28,7 +32,8 @@ if count == 0 then return {now, ''} end
 local k = {ready = ready, stream = stream, removed = removed, delayed = delayed,
            suspects = suspects, tasks = tasks, claims = claims, info = info, unique = unique,
            windows = windows, wake = wake, meta = meta, waiting = waiting, held = held,
-           outbox = outbox, history = history}
+           outbox = outbox, history = history,
+           limiting = limiting}
 
 local ids, options = {}, {}
 local one_priority = streamed(k)
@@ -39,14 +44,15 @@ end
 -- Room for how many more.
 local function room_left()
   if capacity == 0 then return count end
-  return capacity - queue_length(k) - redis.call('ZCARD', delayed)
+  return capacity - queue_length(k) - redis.call('ZCARD', delayed) - redis.call('ZCARD', parked)
 end
 
 -- Whether a lock's holder has not been started: only then another may take its place.
 local function replaceable(holder, stored_now)
   if stored_now[holder] then return true end
   return queue_has(k, {holder})[1] or redis.call('ZSCORE', delayed, holder)
-    or redis.call('ZSCORE', suspects, holder) or redis.call('HEXISTS', waiting, holder) == 1
+    or redis.call('ZSCORE', suspects, holder) or redis.call('ZSCORE', parked, holder)
+    or redis.call('HEXISTS', waiting, holder) == 1
 end
 
 -- Decide first, write after: a refused write must leave nothing behind.
@@ -64,7 +70,7 @@ local function judge()
     elseif holder and not (o.on_duplicate == 'p' and replaceable(holder, seen)) then
       verdicts[i] = 'u'
       holders[#holders + 1] = holder
-    elseif one_priority and o.priority ~= 0 then
+    elseif one_priority and (o.priority ~= 0 or o.limits) then
       verdicts[i] = 'p'
     elseif not holder and room <= 0 then
       verdicts[i] = 'f'
@@ -93,7 +99,7 @@ local function store(fresh)
   -- This is the write that Redis refuses when it is full: nothing is stored then.
   redis.call('HSET', tasks, unpack(bodies))
   if #new > 0 then
-    enqueue(k, new, theirs, now)
+    enqueue(k, new, theirs, now, true)
   end
   if #tied > 0 then
     hold_back(k, tied, tied_options, now)
@@ -102,11 +108,11 @@ end
 
 local function cancel_replaced(replaced)
   local kinds, entries, entry = {}, {}, ARGV[3 * count + 2]
-  unqueue(k, replaced)
+  unqueue(k, replaced, now)
   for i = 1, #replaced do kinds[i], entries[i] = 'c', entry end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox}, replaced, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, replaced, kinds, entries, now)
 end
 
 local verdicts, fresh, holders, replaced = judge()

@@ -2,7 +2,7 @@
 --          attempt is counted. Where the token still holds. Repeatable by number (it shares the
 --          finish lane).
 -- KEYS     stream leases claims tasks info owned own cancels progress suspects wake meta waiting
---          held outbox
+--          held outbox ready limits slots rates releases parked queues
 -- ARGV     number of this call, then per task: id, token, journal entry, what waiting is to hold of
 --          it (see hold_back.lua)
 -- RETURNS  {now ms, verdicts}: a letter a task: 'k' kept, 'l' the claim is lost, 'c' it was
@@ -14,8 +14,11 @@
 -- include: delay_claimed
 -- include: forgive
 -- include: suspects
+-- include: limits
 local stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta,
-  waiting, held, outbox = unpack(KEYS)
+  waiting, held, outbox, ready, limits, slots, rates, releases, parked, queues = unpack(KEYS)
+local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
+                            parked, queues)
 local number, count = tonumber(ARGV[1]), (#ARGV - 1) / 4
 local now = now_ms()
 
@@ -54,6 +57,7 @@ if #kept > 0 then
   end
   drop_claims({stream = stream, leases = leases, claims = claims, owned = owned, meta = meta},
               theirs, claimed)
+  free_slots(limiting, theirs, true)
   wait_anew(theirs, entries, texts)
 end
 suspect_left(own, suspect, ids, suspects, wake, meta)

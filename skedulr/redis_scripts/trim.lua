@@ -1,8 +1,9 @@
 -- PURPOSE  Forget the oldest records: those past the age, then those over the count; up to `limit`
 --          a call, none younger than a minute (a repeated submit must still find it). And locks
---          that hold nothing any more: windows that ended, a few of those whose holder is gone. A
+--          that hold nothing any more: windows that ended, a few of those whose holder is gone; and
+--          keys of rates whose tokens are all there again. A
 --          record that other tasks were tied to stays until the caller knows that none needs it.
--- KEYS     done dead records tasks unique windows edges
+-- KEYS     done dead records tasks unique windows edges rates
 -- ARGV     limit (at most 500), age ms, most records of done, most of dead; how many of the oldest
 --          of done, and of dead, are known to be needed and passed over; then ids whose edges go
 -- RETURNS  {now ms, how many records were forgotten}; where any have edges also {ids of done that
@@ -10,7 +11,7 @@
 -- include: now
 -- include: whole
 -- include: drop_edges
-local done, dead, records, tasks, unique, windows, edges = unpack(KEYS)
+local done, dead, records, tasks, unique, windows, edges, rates = unpack(KEYS)
 local limit, age = math.min(tonumber(ARGV[1]), 500), math.max(tonumber(ARGV[2]), 60000)
 local now = now_ms()
 local forgotten = 0
@@ -23,6 +24,12 @@ local function parted(old)
     if page then tied[#tied + 1] = old[i] else free[#free + 1] = old[i] end
   end
   return free, tied
+end
+
+-- A rate's key whose last token came back a minute ago is as one that was never used.
+local function forget_rates()
+  local old = redis.call('ZRANGEBYSCORE', rates, '-inf', whole(now - 60000), 'LIMIT', 0, limit)
+  if #old > 0 then redis.call('ZREM', rates, unpack(old)) end
 end
 
 local function trim(index, most, passed)
@@ -80,6 +87,7 @@ drop_edges(edges, loose)
 local tied_done = trim(done, tonumber(ARGV[3]), tonumber(ARGV[5] or '0'))
 local tied_dead = trim(dead, tonumber(ARGV[4]), tonumber(ARGV[6] or '0'))
 if redis.call('EXISTS', windows) == 1 then drop_ended_windows() end
+forget_rates()
 if redis.call('EXISTS', unique) == 1 then drop_orphans() end
 if #tied_done + #tied_dead == 0 then return {now, forgotten} end
 return {now, forgotten, tied_done, tied_dead}

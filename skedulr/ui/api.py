@@ -12,6 +12,7 @@ from typing import Any
 import bottle
 
 from ..keys import split_id
+from ..limiting import Limit
 from ..lists import Selection
 from .operations import ACTIONS, Record
 from .plain import dump
@@ -74,6 +75,9 @@ class Api:
         app.route("/api/schedules", "GET", self.schedules)
         for action in ("run", "pause", "resume", "remove"):
             app.route(f"/api/schedules/<name>/{action}", "POST", self._on_schedule(action))
+        app.route("/api/limits", "GET", self.limits)
+        app.route("/api/limits/<name>/set", "POST", self.set_limit)
+        app.route("/api/limits/<name>/reset", "POST", self.reset_limit)
         app.route("/api/history", "GET", self.history)
         app.route("/api/events", "GET", self.events)
         app.route("/api/openapi.json", "GET", lambda: serve("openapi.json"))
@@ -209,6 +213,22 @@ class Api:
             raise Problem(400, "bad_request", 'scaling needs "workers": a whole number, or null')
         self.site.scale(pool, given["workers"])
         return answer(self.site.pool(pool))
+
+    def limits(self) -> bottle.HTTPResponse:
+        """The limits of all pools, as they are now."""
+        return answer(listed(self.site.limits()))
+
+    def set_limit(self, name: str) -> bottle.HTTPResponse:
+        """Have a limit be another one at once, in a pool or in all that know it."""
+        given = self._given("pool", "concurrency", "rate", "per", "burst")
+        pool = texts({"pool": given.pop("pool", None)}).get("pool")
+        numbers = {one: value for one, value in given.items() if value is not None}
+        return answer(listed(self.site.set_limit(name, Limit(**numbers), pool)))
+
+    def reset_limit(self, name: str) -> bottle.HTTPResponse:
+        """Have a limit be what its tasks declare again."""
+        pool = texts(self._given("pool")).get("pool")
+        return answer(listed(self.site.set_limit(name, None, pool)))
 
     def drain(self, node: str, drained: bool) -> bottle.HTTPResponse:
         """Have a node claim nothing more, or again; the node."""

@@ -12,6 +12,7 @@ import bottle
 
 from ..errors import SkedulrError
 from ..keys import split_id
+from ..limiting import Limit
 from ..lists import Selection
 from ..signatures import Parameter
 from . import shown
@@ -48,6 +49,7 @@ class Forms:
         app.route("/do/pools/<pool>/<action>", "POST", self.pool)
         app.route("/do/pools/<action>", "POST", self.all_pools)
         app.route("/do/schedules/<name>/<action>", "POST", self.schedule)
+        app.route("/do/limits", "POST", self.limit)
         app.route("/do/workflows/<pool>/<uid>", "POST", self.workflow)
         app.route("/do/nodes/<node>/<action>", "POST", self.node)
         app.route("/do/doctor", "POST", self.doctor)
@@ -112,6 +114,20 @@ class Forms:
         if run is not None:
             return self._leave(f"/tasks/{run}", f"Schedule {name} runs now.")
         return self._back(form, f"Schedule {name} is {_PAST[action]}.")
+
+    def limit(self) -> bottle.HTTPResponse:
+        """Set a limit of one pool, or take that back."""
+        form = self._form()
+        name, pool = one(form, "name"), one(form, "pool")
+        if one(form, "reset"):
+            self.site.set_limit(name, None, pool)
+            return self._back(form, f"Limit {name} is as declared again.")
+        numbers: dict[str, Any] = {
+            field: _number(one(form, field), field)
+            for field in ("concurrency", "rate", "per", "burst") if one(form, field)
+        }
+        self.site.set_limit(name, Limit(**numbers), pool)
+        return self._back(form, f"Limit {name} holds from now on.")
 
     def workflow(self, pool: str, uid: str) -> bottle.HTTPResponse:
         """Cancel a workflow, or resubmit what failed of it."""
@@ -223,6 +239,15 @@ def _own_path(path: str) -> str:
     """A path of this UI and nothing else: ``//host`` and ``/\\host`` lead elsewhere."""
     ours = path.startswith("/") and not path.startswith(("//", "/\\"))
     return path if ours and path.isprintable() and path.isascii() else "/"
+
+
+def _number(text: str, field: str) -> float:
+    """A number that was typed; a whole one where it is."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise Problem(400, "bad_form", f"{field}: {text[:40]!r} is no number") from None
+    return int(number) if number.is_integer() else number
 
 
 def _options(form: Mapping[str, list[str]]) -> dict[str, Any]:

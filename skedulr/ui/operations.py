@@ -248,7 +248,7 @@ class Operations:
 
 
 _KINDS: Mapping[str, tuple[str, ...]] = {
-    "queued": ("ready", "suspects"), "scheduled": ("delayed",), "running": ("leases",),
+    "queued": ("ready", "suspects", "parked"), "scheduled": ("delayed",), "running": ("leases",),
     "dead": ("dead",), "waiting": ("held",),
 }
 

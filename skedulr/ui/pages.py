@@ -47,7 +47,8 @@ STATES = (
 #: The key that goes to a page after "g", its path, its name.
 NAVIGATION = (
     ("o", "/", "Overview"), ("t", "/tasks", "Tasks"), ("d", "/dead", "Dead"),
-    ("s", "/schedules", "Schedules"), ("n", "/nodes", "Nodes"), ("a", "/submit", "Submit"),
+    ("s", "/schedules", "Schedules"), ("l", "/limits", "Limits"),
+    ("n", "/nodes", "Nodes"), ("a", "/submit", "Submit"),
     ("r", "/redis", "Redis"), ("c", "/changes", "Changes"),
 )
 NOTE = "skedulr_note"
@@ -94,6 +95,7 @@ class Pages:
         app.route("/workflows/<pool>/<uid>", "GET", self.workflow)
         app.route("/dead", "GET", self.dead)
         app.route("/schedules", "GET", self.schedules)
+        app.route("/limits", "GET", self.limits)
         app.route("/nodes", "GET", self.nodes)
         app.route("/submit", "GET", self.submit)
         app.route("/redis", "GET", self.redis)
@@ -134,6 +136,10 @@ class Pages:
         return self.render(
             "task", f"{task.get('name') or id}", task=task, attempts=attempts, stack=stack
         )
+
+    def limits(self) -> str:
+        """Every limit, what waits for it, and what it may be instead."""
+        return self.render("limits", "Limits", limits=Panel(self.site.limits))
 
     def workflow(self, pool: str, uid: str) -> str:
         """A workflow as a graph and as a table."""

@@ -20,6 +20,7 @@ from ..counts import Overview
 from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
 from ..handles import Handle
 from ..keys import PoolKeys, check_name, split_id
+from ..limiting import Limit
 from ..queries import PoolQueries
 from ..schedule_client import Schedule, Schedules
 from ..wire import Wire
@@ -234,6 +235,19 @@ class Site:
         self.pool(pool)
         self.client.scale_pool(pool, workers)
         self.audit("scale", f"pool {pool} to {'its own size' if workers is None else workers}")
+
+    def limits(self) -> list[dict[str, Any]]:
+        """The limits of all pools."""
+        return self.client.limits()
+
+    def set_limit(
+        self, name: str, limit: Limit | None, pool: str | None
+    ) -> list[dict[str, Any]]:
+        """Have a limit be another one, or (None) as its tasks declare it; what it is then."""
+        changed = self.client.set_limit(name, limit, pool)
+        how = "as declared" if limit is None else repr(limit)
+        self.audit("set limit", f"{name} in {pool or 'all pools'}: {how}")
+        return changed
 
     def drain(self, node: str, drained: bool) -> dict[str, Any]:
         """Have a node claim nothing more, or again; its record as it is then."""

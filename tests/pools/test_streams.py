@@ -102,7 +102,7 @@ def test_a_dead_childs_tasks_are_back_at_once_and_its_consumer_is_gone(start: St
 
 def test_a_priority_is_refused_where_the_task_is_submitted(start: Start) -> None:
     node = start(pools="default=1:streams")
-    with pytest.raises(ConfigError, match="pool 'default' has no priorities: its transport runs"):
+    with pytest.raises(ConfigError, match="has no priorities and no limits: its transport runs"):
         node.submit("gate", "open", priority=5)
 
 

@@ -16,6 +16,7 @@ import redis
 from servers import Server, leaks
 
 from skedulr.keys import PER_OWNER, PoolKeys
+from skedulr.limiting import Limit, limit_id, placing_of
 from skedulr.redis_scripts import Script, script
 from skedulr.wire import Wire
 from skedulr.wire_errors import judge
@@ -63,13 +64,20 @@ class Task(NamedTuple):
 
 
 def task(
-    uid: str, priority: int = 0, when: str = "-", unique: str = "-", envelope: bytes | None = None
+    uid: str, priority: int = 0, when: str = "-", unique: str = "-", envelope: bytes | None = None,
+    limits: str = "",
 ) -> Task:
-    plain = (priority, when, unique) == (0, "-", "-")
+    """``limits`` as ``limited`` gives them."""
+    plain = (priority, when, unique, limits) == (0, "-", "-", "")
     return Task(
         uid, b"env-" + uid.encode() if envelope is None else envelope,
-        "" if plain else f"{priority} {when} {unique}",
+        "" if plain else f"{priority} {when} {unique}{limits and ' ' + limits}",
     )
+
+
+def limited(*limits: Limit) -> str:
+    """What a submit says of these limits; their keys are formatted already."""
+    return placing_of(limits, "t", str)
 
 
 def place(sequence: int, priority: int = 0) -> int:
@@ -154,12 +162,23 @@ class Scripts:
 
     def claim(
         self, owner: str = "n1", want: int = 10, starting: int | None = None, lease: int = LEASE,
-        number: int | None = None,
+        number: int | None = None, aging: int = 0,
     ) -> ClaimReply:
         number = self._number(owner, "claim", number)
         starting = want if starting is None else starting
-        raw = self.run("claim", owner, number, want, starting, lease, owner=owner)
+        args = [aging] if aging else []
+        raw = self.run("claim", owner, number, want, starting, lease, *args, owner=owner)
         return ClaimReply(raw, f"{owner}:{number}")
+
+    def set_limit(self, limit: Limit | None, name: str = "t", kind: str = "c") -> Reply:
+        """None: as declared. Goes on until all of it is done."""
+        definition, after = "-" if limit is None else limit.definition(), ""
+        id = limit_id(kind if limit is None or limit.kind is None else limit.kind, name)
+        while True:
+            reply = Reply(self.run("set_limit", id, definition, after))
+            after = reply.rest[1]
+            if not after:
+                return reply
 
     def finish(
         self, *ended: tuple[str, str, str, bytes], owner: str = "n1",

@@ -14,7 +14,7 @@ from script_driver import Scripts, body, place, stamp, task
 from skedulr.findings import KINDS
 
 MENDS = sorted({one.action for one in KINDS.values() if one.script == "mend"})
-DETAILS = {"lease": "15000 86400000", "file": "done 7"}
+DETAILS = {"lease": "15000 86400000", "file": "done 7", "recount": "1 1"}
 
 
 def mend(pool: Scripts, what: str, *uids: str, detail: str | None = None) -> str:

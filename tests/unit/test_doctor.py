@@ -18,6 +18,7 @@ from skedulr.cronline import CronLine
 from skedulr.doctor import TYPES, Doctor
 from skedulr.findings import KINDS, Finding
 from skedulr.keys import PER_OWNER, SINGLE, PoolKeys, SpaceKeys
+from skedulr.limiting import Limit, placing_of
 from skedulr.schedule_records import Definition
 from skedulr.schedule_store import Directory, ScheduleStore, place
 from skedulr.scheduling import Plan, Policy
@@ -394,6 +395,65 @@ def lock_for_ever(ward: Ward) -> str:
     return key
 
 
+ONE = "0 - - " + placing_of([Limit(concurrency=1)], "t", str)
+#: The key of that limit, which is the name of its set as well.
+LIMITED = ONE.partition("l:")[2].partition("/")[0]
+
+
+def fill_limit(ward: Ward) -> None:
+    """One task runs, two are parked."""
+    ward.submit("lim1", "lim2", "lim3", options=ONE)
+    ward.claim(20)
+
+
+def slot_without_claim(ward: Ward) -> str:
+    fill_limit(ward)
+    ward.call("HSET", "slots", "ghost", LIMITED)
+    ward.call("HINCRBY", "slots", f"#{LIMITED}", 1)
+    return "ghost"
+
+
+def slots_miscounted(ward: Ward) -> str:
+    fill_limit(ward)
+    ward.call("HINCRBY", "slots", f"#{LIMITED}", 3)
+    return LIMITED
+
+
+def parked_in_no_queue(ward: Ward) -> str:
+    fill_limit(ward)
+    (member,) = ward.call("ZRANGEBYLEX", "queues", "-", "+")[-1:]
+    assert member.endswith(b" lim3")
+    ward.call("ZREM", "queues", member)
+    return "lim3"
+
+
+def queue_member_not_parked(ward: Ward) -> str:
+    fill_limit(ward)
+    member = f"{LIMITED} 9999999999999999 ghost"
+    ward.call("ZADD", "queues", 0, member)
+    return member
+
+
+def set_waits_for_nothing(ward: Ward) -> str:
+    fill_limit(ward)
+    ward.submit("ready4")
+    ward.call("ZREM", "queues", ward.call("HGET", "slots", f"@{LIMITED}"))
+    return LIMITED
+
+
+def wait_without_set(ward: Ward) -> str:
+    fill_limit(ward)
+    member = f"!{LIMITED} 0000000000000009 another"
+    ward.call("ZADD", "queues", 0, member)
+    return member
+
+
+def limit_stuck(ward: Ward) -> str:
+    fill_limit(ward)
+    ward.call("HDEL", "slots", "lim1", f"#{LIMITED}")
+    return LIMITED
+
+
 ILLNESSES = (
     running_without_lease, lease_too_long, lease_without_claim, claim_without_body,
     claim_unreadable, queued_without_body, in_no_place, in_two_places,
@@ -403,7 +463,9 @@ ILLNESSES = (
     wake_overfull, lock_without_holder, lock_unreadable, lock_without_window, window_without_lock,
     claim_unowned, owned_without_claim, owner_for_ever, schedule_incomplete, schedule_unreadable,
     schedule_without_tick, schedule_rests_and_ticks, schedule_unlisted, listed_without_schedule,
-    node_silent, node_unreadable, pool_unlisted, lock_for_ever,
+    node_silent, node_unreadable, pool_unlisted, lock_for_ever, slot_without_claim,
+    slots_miscounted, parked_in_no_queue, queue_member_not_parked, set_waits_for_nothing,
+    wait_without_set, limit_stuck,
 )
 #: Where the name of the function is not that of the kind, or more than one thing is found.
 KINDS_OF = {

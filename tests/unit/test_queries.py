@@ -185,7 +185,8 @@ def test_pages_of_all_states_show_each_task_once(mixed: World) -> None:
 
 def test_counts_are_of_what_is_there(mixed: World) -> None:
     assert mixed.queries.counts(mixed.wire) == {
-        "queued": 2, "scheduled": 2, "running": 2, "dead": 2, "succeeded": 2, "failed": 2,
+        "queued": 2, "parked": 0, "scheduled": 2, "running": 2, "dead": 2, "succeeded": 2,
+        "failed": 2,
     }
 
 

@@ -1,10 +1,11 @@
 -- include: header
 -- include: promote_due
 -- include: drop_claims
+-- include: limits
 -- include: wake
 -- End the claims of these tasks and plan them for `delays` ms from now; `change(header, due)` says
 -- what that does to a header. `texts` are what claims holds for them. `k` names the keys delayed,
--- stream, leases, claims, info, owned, wake and meta.
+-- stream, leases, claims, info, owned, wake, meta and limiting.
 local function delay_claimed(k, ids, texts, delays, now, change)
   if #ids == 0 then return end
   local before, headers, first = next_due(k.delayed), redis.call('HMGET', k.info, unpack(ids)), nil
@@ -19,6 +20,7 @@ local function delay_claimed(k, ids, texts, delays, now, change)
     changed[2 * n - 1], changed[2 * n] = id, write_header(header)
   end
   drop_claims(k, ids, texts)
+  free_slots(k.limiting, ids, true)
   redis.call('HSET', k.info, unpack(changed))
   redis.call('ZADD', k.delayed, unpack(due_times))
   if before == -1 or first < before then wake_one(k.wake, k.meta) end

@@ -1,8 +1,10 @@
+-- include: fair
 -- include: header
+-- include: limits
 -- include: place
 -- include: queue_add
 -- Move up to `limit` due tasks from delayed to ready, each behind what is already there on its level.
--- `k` names the keys ready, stream, delayed, info and meta.
+-- `k` names the keys ready, stream, delayed, info, meta and limiting.
 local function promote_due(k, now, limit)
   local due = redis.call('ZRANGEBYSCORE', k.delayed, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, limit)
   local count = #due / 2
@@ -11,16 +13,24 @@ local function promote_due(k, now, limit)
   for i = 1, count do ids[i] = due[2 * i - 1] end
   local headers = redis.call('HMGET', k.info, unpack(ids))
   local last = redis.call('HINCRBY', k.meta, 'sequence', count)
-  local places, kept = {}, {}
+  local places, kept, sets, turns = {}, {}, nil, nil
   for i, id in ipairs(ids) do
     local header = read_header(headers[i])
     -- A deferred task keeps the time it was due first: its expiry counts from there.
     if header.since == 0 then header.due = tonumber(due[2 * i]) end
     places[2 * i - 1], places[2 * i] = place(header.priority, last - count + i), id
+    if header.limits then
+      local set, _, fair = limits_of(header.limits)
+      sets, turns = sets or {}, turns or new_turns(k.limiting)
+      sets[id] = set
+      if fair then places[2 * i - 1] = fair_place(turns, fair, header.priority) end
+    end
     kept[2 * i - 1], kept[2 * i] = id, write_header(header)
   end
   redis.call('ZREM', k.delayed, unpack(ids))
-  queue_add(k, places)
+  if turns then close_turns(turns) end
+  if sets then places = park_followers(k.limiting, places, sets) end
+  if #places > 0 then queue_add(k, places) end
   redis.call('HSET', k.info, unpack(kept))
   return count
 end
@@ -30,4 +40,11 @@ local function next_due(delayed)
   local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
   if #first == 0 then return -1 end
   return tonumber(first[2])
+end
+
+-- The same, or when a limit lets the next task out, whichever comes first.
+local function next_time(delayed, meta)
+  local due, release = next_due(delayed), tonumber(redis.call('HGET', meta, 'release_at') or -1)
+  if due == -1 or (release ~= -1 and release < due) then return release end
+  return due
 end

@@ -1,16 +1,21 @@
+-- include: limits
 -- include: queue_remove
--- Take `ids` out of where they wait to start (ready, delayed, suspects, waiting); returns those that
--- were there. `k` names these keys, stream, removed, tasks,
--- claims, meta, held and outbox.
-local function unqueue(k, ids)
+-- Take `ids` out of where they wait to start (ready, delayed, suspects, parked, waiting); returns
+-- those that were there. `k` names these keys, stream, removed, tasks, claims, meta, held, outbox
+-- and limiting.
+local function unqueue(k, ids, now)
   local found = {}
   if #ids == 0 then return found end
+  local was_parked = {}
+  for _, id in ipairs(leave_limits(k.limiting, ids, now)) do was_parked[id] = true end
   local queued, later = queue_has(k, ids),
     redis.call('ZMSCORE', k.delayed, unpack(ids))
   local apart = redis.call('ZMSCORE', k.suspects, unpack(ids))
   local tied = redis.call('HMGET', k.waiting, unpack(ids))
   for i, id in ipairs(ids) do
-    if queued[i] or later[i] or apart[i] or tied[i] then found[#found + 1] = id end
+    if queued[i] or later[i] or apart[i] or tied[i] or was_parked[id] then
+      found[#found + 1] = id
+    end
   end
   if #found > 0 then
     queue_remove(k, found)

@@ -44,6 +44,9 @@
 % end
 </section>
 % end
+% if task.get("limit"):
+<p class="quiet" id="limit">It waits for the {{task["limit"]["kind"] or ""}} limit <a href="{{link('/limits')}}">{{task["limit"]["name"] or ""}}</a>{{" of " + task["limit"]["key"] if task["limit"]["key"] else ""}}: parked, it holds up nobody and costs no worker and no attempt.</p>
+% end
 <dl class="facts">
   <div><dt>Submitted<dd>{{!s.moment(task.get("submitted_at"), now)}}</div>
   <div><dt>Due<dd>{{!s.moment(task.get("due_at"), now)}}</div>
