@@ -271,15 +271,19 @@ class Skedulr(ScheduleMethods):
         self.transactions(store, using if isinstance(using, str) else None)
         return handle
 
-    def workflow(self, name: str) -> Workflow:
+    def workflow(self, name: str, *, id: str | None = None) -> Workflow:
         """A graph of steps that wait for each other; leaving its block stores all or nothing.
+
+        ``id``: a uid of yours, as for tasks, so that a repeat (of the task that describes it, say)
+        finds what was started instead of starting it again. Other steps under the same id, by
+        number, names or pools, are a DuplicateTask.
 
         >>> with skedulr.workflow("import") as w:                 # doctest: +SKIP
         ...     a = w.add(load.bind("f.csv"))
         ...     w.add(report.bind(a))
         ...     w.add(cleanup.bind(), on_failure=a)
         """
-        return Workflow(self, name, prepare=self._prepared)
+        return Workflow(self, name, id=id, prepare=self._prepared)
 
     def _prepared(self, call: Call[R]) -> Call[R]:
         """A call with what the ``before_submit`` hooks add to its headers."""

@@ -646,10 +646,11 @@ class Client:
         return self._placed(call) if call.task.function is None else call
 
     def start_workflow(
-        self, id: str, name: str, steps: Sequence[tuple[str | None, str | None, Call[Any]]]
+        self, id: str, name: str, steps: Sequence[tuple[str | None, str | None, Call[Any]]],
+        *, given: bool = False,
     ) -> None:
         """Store the steps of a workflow, all of them or none, and let them go: name, kind ("map",
-        "part" or None), call.
+        "part" or None), call. ``given``: the id is the user's, and may have been started before.
 
         They are held back by a task that stands for all of it until the last one is stored. A
         process that dies meanwhile leaves nothing that runs: a deliverer removes it all.
@@ -666,6 +667,8 @@ class Client:
         )
         held = Submission(uid, body, "0 - - A")
         self._settle(pool, self._process().committer(pool).submit([held]), 0)
+        if given and self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0]).record:
+            return  # it has begun, and is the same: another one would have been a duplicate
         try:
             self._store_steps(call for _, _, call in steps)
             entry = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(places)})

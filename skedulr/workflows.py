@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overloa
 
 from .dependencies import LETTERS, short_id
 from .errors import ConfigError, nearest
+from .keys import split_id
 from .options import seconds
 from .tasks import Call, Chain, NoApp, Task, previous
 
@@ -88,7 +89,8 @@ class Workflow:
     """
 
     def __init__(
-        self, app: App, name: str, *, prepare: Callable[[Call[Any]], Call[Any]] = lambda one: one,
+        self, app: App, name: str, *, id: str | None = None,
+        prepare: Callable[[Call[Any]], Call[Any]] = lambda one: one,
         inside: Workflow | None = None, waits: dict[str, list[Any]] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name or len(name) > 200:
@@ -98,7 +100,9 @@ class Workflow:
         self._inside, self._waits = inside, waits or {}
         #: The step that stands for the end of this part, once it is one.
         self._end: Step[None] | None = None
-        self._uid = ""
+        #: Given, or made with the first step.
+        self._uid = "" if id is None else split_id(id)[1]
+        self._given = id is not None
         self._entries: list[_Entry] = []
         self._names: dict[str, Step[Any]] = {}
         #: Steps by ids that they had before they came here with their part.
@@ -242,7 +246,7 @@ class Workflow:
         steps = [
             (one.name, one.kind, call) for one, call in zip(self._entries, calls, strict=True)
         ]
-        self.client.start_workflow(self.id, self.name, steps)
+        self.client.start_workflow(self.id, self.name, steps, given=self._given)
         self._started = True
 
     # Adding

@@ -404,10 +404,11 @@ class DrivenClient(Client):
         self._one_process = _DrivenProcess(driven, config)
 
     def start_workflow(
-        self, id: str, name: str, steps: Sequence[tuple[str | None, str | None, Call[Any]]]
+        self, id: str, name: str, steps: Sequence[tuple[str | None, str | None, Call[Any]]],
+        *, given: bool = False,
     ) -> None:
         """As ``Client.start_workflow``; under ``inline()`` it has ended then."""
-        super().start_workflow(id, name, steps)
+        super().start_workflow(id, name, steps, given=given)
         self._driven.submitted([
             f"{call.task.option('pool', 'default')}/{call.task.own['id']}" for _, _, call in steps
         ])

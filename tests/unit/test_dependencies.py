@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from skedulr import ConfigError, Skedulr, TaskFailed, TaskNotFound, current_task
+from skedulr import ConfigError, DuplicateTask, Skedulr, TaskFailed, TaskNotFound, current_task
 from skedulr.keys import PoolKeys
 from skedulr.testing import app, inline
 from skedulr.testing.driven import DrivenApp
@@ -315,6 +315,19 @@ def test_an_error_inside_the_block_stores_nothing(flows: Flows) -> None:
         w.add(flows.run.bind("a"))
         raise RuntimeError
     assert keys(flows) == before
+
+
+def test_a_workflow_with_an_id_is_started_once(flows: Flows) -> None:
+    for _ in range(2):
+        with flows.app.workflow("night", id="night-1") as w:
+            first = w.add(flows.run.bind("a"))
+            w.add(flows.run.bind("b"), depends_on=first)
+        flows.app.drain()
+        assert w.state == "succeeded"
+    assert w.id == "default/night-1" and w.info()["counts"] == {"succeeded": 2}
+    assert flows.ran == ["a", "b"]
+    with pytest.raises(DuplicateTask), flows.app.workflow("night", id="night-1") as other:
+        other.add(flows.run.bind("c"))
 
 
 def test_a_workflow_whose_submit_fails_half_way_leaves_nothing(flows: Flows) -> None:
