@@ -678,7 +678,10 @@ class Client:
                     f"workflow {id} took too long to be stored, and was removed: nothing of it runs"
                 )
         except BaseException:
-            self._drop_workflow(id, body)
+            if not given:
+                # Under an id of the user's another process may be storing the same workflow just
+                # now: what is unfinished after a minute goes by itself.
+                self._drop_workflow(id, body)
             raise
         self._ask(lambda wire: self._tell_deliverers(wire, [pool]))
 
