@@ -18,7 +18,7 @@ from . import __version__, config, logs
 from .client import Client, ClientConfig
 from .codecs import codec_of
 from .embedded import EmbeddedServer
-from .errors import ConfigError
+from .errors import ConfigError, nearest
 from .keys import PoolKeys
 from .pools.child import CANNOT_BOOT
 from .pools.master import Master
@@ -98,7 +98,14 @@ def _settings(arguments: list[str]) -> config.Config:
                         help="modules with tasks, imported in each child")
     parser.add_argument("--config", metavar="FILE", help="read the settings from this file")
     parser.add_argument("--version", action="version", version=f"skedulr {__version__}")
-    given = vars(parser.parse_args(arguments))
+    known, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        flag = unknown[0].partition("=")[0]
+        raise ConfigError(
+            f"there is no option {flag}{nearest(flag, parser._option_string_actions)}; "
+            "see skedulr-master --help"
+        )
+    given = vars(known)
     file = given.pop("config")
     if not given["modules"]:
         given["modules"] = None

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overloa
 
 from .dependencies import LETTERS, short_id
 from .errors import ConfigError, nearest
-from .keys import split_id
-from .options import seconds
+from .options import check, seconds
 from .tasks import Call, Chain, NoApp, Task, previous
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class Workflow:
         #: The step that stands for the end of this part, once it is one.
         self._end: Step[None] | None = None
         #: Given, or made with the first step.
-        self._uid = "" if id is None else split_id(id)[1]
+        self._uid = "" if id is None else str(check({"id": id})["id"])
         self._given = id is not None
         self._entries: list[_Entry] = []
         self._names: dict[str, Step[Any]] = {}

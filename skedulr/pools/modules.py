@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import sys
 import traceback
 from collections.abc import Iterable
+from difflib import get_close_matches
+from types import ModuleType
 
 from .. import app as application
 
@@ -27,7 +30,7 @@ def load_modules(modules: Iterable[str]) -> application.Skedulr:
     named: application.Skedulr | None = None
     for item in modules:
         module_name, _, attribute = item.partition(":")
-        module = importlib.import_module(module_name)
+        module = _imported(module_name, directory)
         if attribute:
             served = module
             for part in attribute.split("."):
@@ -42,6 +45,22 @@ def load_modules(modules: Iterable[str]) -> application.Skedulr:
     if named is not None:
         return named
     return found[0] if len(found) == 1 else application.default
+
+
+def _imported(name: str, directory: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # Only where it is the module itself that is missing, not one that it imports.
+        if error.name is not None and (name + ".").startswith(error.name + "."):
+            error.add_note(_where_it_may_be(name, directory))
+        raise
+
+
+def _where_it_may_be(name: str, directory: str) -> str:
+    close = get_close_matches(name, (one.name for one in pkgutil.iter_modules([directory])), n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    return f"It was looked for in {directory} (--chdir gives another folder){hint}"
 
 
 def print_error(error: BaseException) -> None:

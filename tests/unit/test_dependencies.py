@@ -330,6 +330,12 @@ def test_a_workflow_with_an_id_is_started_once(flows: Flows) -> None:
         other.add(flows.run.bind("c"))
 
 
+@pytest.mark.parametrize("id", [12, "", "two words", "default/night-1"])
+def test_an_id_of_a_workflow_is_checked_as_that_of_a_task(flows: Flows, id: Any) -> None:
+    with pytest.raises(ConfigError, match=r"id=.* is not usable: 1 to 200 of letters"):
+        flows.app.workflow("night", id=id)
+
+
 def test_a_workflow_whose_submit_fails_half_way_leaves_nothing(flows: Flows) -> None:
     before = keys(flows)
     with pytest.raises(TaskNotFound), flows.app.workflow("w") as w:

@@ -13,7 +13,8 @@ from skedulr import launch
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--preload", "--reload"], "--preload loads code once, --reload again and again: give one"),
     (["--pools", "events=8:stream"], "there is no transport 'stream'"),
-], ids=["preload and reload", "transport"])
+    (["--pool", "default=4"], "there is no option --pool (did you mean '--pools'?); see"),
+], ids=["preload and reload", "transport", "flag"])
 def test_settings_that_can_not_be_are_refused(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert launch.run(arguments) == 2
