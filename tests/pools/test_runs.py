@@ -1028,7 +1028,7 @@ def test_a_running_task_shows_where_it_is(node: Node) -> None:
     assert node.app is not None
     id = node.app.submit("hold", 60).id
     wait_until(lambda: node.app.client.state(id) == "running", what="it runs")
-    stack = node.app.client.stack(id)
+    stack = node.app.client.stack(id, timeout_s=10)
     assert stack is not None and "in hold" in stack and "Traceback" in stack
     node.app.cancel(id)
     wait_until(lambda: node.app.client.state(id) == "cancelled", what="it was cancelled")
