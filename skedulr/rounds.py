@@ -195,7 +195,6 @@ class Tasks:
             for i in range(count)
         ]
 
-
     def _place(
         self, ids: Sequence[bytes], bodies: Sequence[int], claims: Sequence[bytes | None],
         scores: Sequence[list[Any]],

@@ -1,9 +1,9 @@
 """The Storage contract: what one pool's storage promises to whoever submits, claims and finishes.
 
 ``Storage`` is what the committer, the fetcher, the recorder, the heart, the sweeper and the master
-use of a pool; any class with these methods will do (``examples/memory_transport.py`` is a small
-one, ``skedulr.testing.conformance`` the suite that every one passes). ``store.Store`` keeps all of
-it in Redis, ready work in sorted sets or in a stream.
+use of a pool, and ``skedulr.testing.conformance`` is the suite that every one passes.
+``store.Store`` keeps all of it in Redis, ready work in sorted sets or in a stream. Clients, the UI,
+schedules and workflows go through ``Store`` itself: another class serves them by deriving from it.
 
 **One step.** Each method is atomic: of two calls at once one comes first, whole. A caller that dies
 in the middle of one leaves all of it done or nothing. ``WireError`` says that it may be either.

@@ -31,6 +31,7 @@ if what == 'begin' then
   redis.call('ZREM', outbox, 'a ' .. id)
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, {id}, {'w'}, {entry}, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting},
+            {id}, {'w'}, {entry}, now)
 end
 return {now, 'b'}

@@ -43,7 +43,8 @@ end
 if was == 'queued' or was == 'scheduled' or was == 'waiting' then
   local told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, {id}, {'c'}, {ARGV[2]}, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting},
+            {id}, {'c'}, {ARGV[2]}, now)
   if told > 0 then return {now, was, told} end
 end
 return {now, was}

@@ -182,7 +182,8 @@ local function take_allowed(ids, places, bodies, headers, suspected)
     end
     suspected = false
     local more
-    more, ids, places, bodies = pop(false, math.min(math.max(want - #kept.ids, 20), 500 - looked_at))
+    local limit = math.min(math.max(want - #kept.ids, 20), 500 - looked_at)
+    more, ids, places, bodies = pop(false, limit)
     if not more then break end
     headers = headers_of(ids) or {}
     looked_at = looked_at + #ids

@@ -70,7 +70,8 @@ local function cancel_run(id)
                held = held, outbox = outbox, limiting = limiting}, {id}, now) == 0 then return end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, {id}, {'c'}, {entry}, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting},
+            {id}, {'c'}, {entry}, now)
 end
 
 -- What the run before means for this tick: nil to fire it, or its verdict.
@@ -147,7 +148,7 @@ if #moved > 0 then redis.call('ZADD', ticks, unpack(moved)) end
 if #fired > 0 then
   redis.call('HSET', tasks, unpack(bodies))
   enqueue({ready = ready, stream = stream, delayed = delayed, info = info, unique = unique,
-           windows = windows, wake = wake, meta = meta, history = history, limiting = limiting}, fired,
-          theirs, now, true)
+           windows = windows, wake = wake, meta = meta, history = history, limiting = limiting},
+          fired, theirs, now, true)
 end
 return {now, table.concat(verdicts)}

@@ -39,7 +39,8 @@ if #kept > 0 then
               gone, texts)
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, gone, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting},
+            gone, kinds, entries, now)
 end
 suspect_left(own, suspect, ids, suspects, wake, meta)
 remember(own, 'finish', ARGV[1], verdicts)

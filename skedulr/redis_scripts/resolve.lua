@@ -123,7 +123,7 @@ local told = 0
 if #skipped > 0 then
   told = end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
                     cancels = cancels, watch = watch, stats = stats, unique = unique,
-                    progress = progress, edges = edges, outbox = outbox, limiting = limiting}, skipped, kinds, reasons,
-                   now)
+                    progress = progress, edges = edges, outbox = outbox, limiting = limiting},
+                   skipped, kinds, reasons, now)
 end
 return {now, #free, #skipped, told}

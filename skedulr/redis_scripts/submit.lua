@@ -112,7 +112,8 @@ local function cancel_replaced(replaced)
   for i = 1, #replaced do kinds[i], entries[i] = 'c', entry end
   end_tasks({tasks = tasks, info = info, records = records, done = done, dead = dead,
              cancels = cancels, watch = watch, stats = stats, unique = unique,
-             progress = progress, edges = edges, outbox = outbox, limiting = limiting}, replaced, kinds, entries, now)
+             progress = progress, edges = edges, outbox = outbox, limiting = limiting},
+            replaced, kinds, entries, now)
 end
 
 local verdicts, fresh, holders, replaced = judge()

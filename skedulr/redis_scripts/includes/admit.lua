@@ -16,7 +16,9 @@ local function admit(book, found, kept, want, starting, suspected)
   if #all > 0 then learn(book, all) end
   for i, id in ipairs(found.ids) do
     local refused, not_now = nil, #kept.ids >= want
-    if sets[i] and not not_now then refused, not_now = refusing(book, keys[i], #kept.ids >= starting) end
+    if sets[i] and not not_now then
+      refused, not_now = refusing(book, keys[i], #kept.ids >= starting)
+    end
     if not_now then
       back[#back + 1], back[#back + 2] = found.places[i], id
     elseif refused then

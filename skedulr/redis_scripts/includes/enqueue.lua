@@ -7,12 +7,11 @@
 -- include: open_minute
 local PLAIN = {priority = 0, due = 0}
 
--- The option text of a task, '' or "<priority> <when> <unique>[ <limits>][ <letters>]": <when> is '-',
--- '+<delay ms>' or '@<due ms>'; <unique> is '-' or "<mode>:<on duplicate>:<window ms>:<digest>", where mode is d
--- (until done), s (until start) or w (a window), on duplicate is x (raise), r (return), p (replace);
--- <limits> is as in limit_text.lua;
--- <letters> says what it waits for (see hold_back.lua), with a w behind it where a workflow sees to
--- it that it is tied to its parents.
+-- The option text of a task, '' or "<priority> <when> <unique>[ <limits>][ <letters>]": <when> is
+-- '-', '+<delay ms>' or '@<due ms>'; <unique> is '-' or "<mode>:<on duplicate>:<window ms>:<digest>",
+-- where mode is d (until done), s (until start) or w (a window), on duplicate is x (raise), r
+-- (return), p (replace); <limits> are as in limit_text.lua; <letters> say what it waits for (see
+-- hold_back.lua), with a w behind them where a workflow sees to it that it is tied to its parents.
 -- Read before anything is written: an error here leaves nothing behind.
 local function read_options(text, now)
   if text == '' then return PLAIN end
@@ -58,8 +57,8 @@ local function digests_of(options)
 end
 
 -- Put tasks whose bodies are stored into ready, or into delayed where they are due later. `k` names
--- the keys ready, stream, delayed, info, unique, windows, wake, meta, history and limiting; without unique no
--- key is locked. `declaring`: what they say of limits is what holds now.
+-- the keys ready, stream, delayed, info, unique, windows, wake, meta, history and limiting; without
+-- unique no key is locked. `declaring`: what they say of limits is what holds now.
 local function enqueue(k, ids, options, now, declaring)
   local fair, limited, sets = 0, false, {}
   for n, id in ipairs(ids) do

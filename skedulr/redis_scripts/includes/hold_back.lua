@@ -5,7 +5,8 @@
 local FIRST_CHANCE = 1000
 
 -- Tasks whose bodies are stored wait for others. What waiting holds of one is
--- "<round> <priority> <when> <unique>[ <limits>] <letters>": the options as of a submit, and a letter a parent:
+-- "<round> <priority> <when> <unique>[ <limits>] <letters>": the options as of a submit, and a letter
+-- a parent:
 -- S (has to succeed), A (has to end), F (one of these has to end otherwise); small once it is known:
 -- s, a, f (it succeeded), x (it ended otherwise). A round ends where a skipped task waits anew.
 -- held has them by the time of their submit, for lists. `k` names the keys waiting, held, outbox,
