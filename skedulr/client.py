@@ -82,7 +82,7 @@ log = logging.getLogger("skedulr.client")
 #: Results of several tasks, read at once, have this many bytes at most, their records included.
 MOST_RESULT_BYTES = 16_777_216
 #: How often it is looked for a stack that a process was asked for, seconds.
-_LOOK_S = 0.03
+_LOOK_S = 0.05
 #: A workflow has no more steps.
 MOST_STEPS = 200_000
 #: What has connections in this process; in a forked child they are left.
@@ -403,13 +403,15 @@ class Client:
             return None
         key = self.space.stack(f"{pool}/{uid}")
 
-        def ask(wire: Wire) -> None:
-            wire.call("DEL", key)
+        def ask(wire: Wire) -> bytes | None:
+            # Anew each time: a task that was claimed may not have started when it was asked first.
             wire.call("PUBLISH", self.space.control, f"look {pool}/{uid}")
+            found: bytes | None = wire.call("GET", key)
+            return found
 
-        self._ask(ask)
+        self._ask(lambda wire: wire.call("DEL", key))
         deadline = time.monotonic() + timeout_s
-        while (text := self._ask(lambda wire: wire.call("GET", key))) is None:
+        while (text := self._ask(ask)) is None:
             if time.monotonic() > deadline:
                 return None
             # Between two looks no connection is held: others have answers to wait for.
