@@ -357,7 +357,7 @@ class Children:
 
 
 def prepare_fork() -> None:
-    """Wait until no thread of ours holds a lock, and leave no output that would be written twice."""
+    """Wait until no thread of ours holds a lock; leave no output that would be written twice."""
     _wait_for_threads()
     sys.stdout.flush()
     sys.stderr.flush()

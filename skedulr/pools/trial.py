@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import posix
-import select
 import signal
 import sys
 from collections.abc import Sequence
