@@ -1,7 +1,7 @@
 """A server's clock that ran hours ahead and was set right: nothing lasts for hours because of it.
 
-What was written under the clock that was ahead is made by hand: times in sorted sets are shifted, and
-the times of pending entries of a stream in its dump.
+What was written under the clock that was ahead is made by hand: times in sorted sets are shifted,
+and the times of pending entries of a stream in its dump.
 """
 
 from __future__ import annotations
@@ -166,9 +166,8 @@ def test_pending_entries_of_a_stream_are_given_a_time_that_is_now(real: Scripts)
     pool.renew(*((uid, held.token) for uid in held.uids), owner="n2", lease=50)
     the_grace_is_over(pool)
     assert sorted(pool.recover(lease=50).rest[0]) == ["a0", "a1", "a2"]
-    assert pool.finish(*((uid, held.token, "s", b"x") for uid in held.uids), owner="n2").verdicts == (
-        "kk"
-    )
+    ends = [(uid, held.token, "s", b"x") for uid in held.uids]
+    assert pool.finish(*ends, owner="n2").verdicts == "kk"
 
 
 def test_without_a_step_back_they_stay_away(real: Scripts) -> None:
