@@ -125,7 +125,8 @@ def idle(bench: Bench, seconds: float = 15) -> None:
             server = psutil.Process(bench.rig.server.pid)
             began, servers = cpu_s(master), cpu_s(server)
             time.sleep(seconds)
-            for who, used in (("master", cpu_s(master) - began), ("server", cpu_s(server) - servers)):
+            spent = {"master": cpu_s(master) - began, "server": cpu_s(server) - servers}
+            for who, used in spent.items():
                 bench.figures.note(f"idle: {name}, CPU of {who}, %", 100 * used / seconds)
             commands = rig.commands_sent(bench.rig.server.url, seconds) / seconds
             bench.figures.note(f"idle: {name}, commands/s", commands)
