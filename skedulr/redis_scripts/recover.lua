@@ -1,13 +1,14 @@
 -- PURPOSE  Give back what expired leases hold, up to `limit`. After a gap in the sweeps (Redis was
 --          away, so its owners could not renew either) it gives nothing back for one lease.
--- KEYS     ready stream removed suspects leases claims tasks info records done dead cancels watch
---          stats unique progress wake meta broken edges outbox history limits slots rates releases
---          parked queues
+-- KEYS     ready stream removed suspects leases claims tasks info records done dead deaths cancels
+--          watch stats unique progress wake meta broken edges outbox history limits slots rates
+--          releases parked queues
 -- ARGV     limit (at most 500), lease ms, longest gap between two sweeps ms; to judge the death of
 --          a host (see judge_death.lua): crashes that kill, journal entry of a crash that does not,
 --          of one that does
 -- RETURNS  {now ms, {ids given back}, 1 if more may be left}; where deaths are judged also
---          {those charged a crash and given back}, {those that are dead now}
+--          {those charged a crash and given back}, {those that are dead now}, 1 if hooks are to be told
+--          of any (see mourn.lua)
 -- include: now
 -- include: judge_death
 -- include: leases_over
@@ -15,8 +16,8 @@
 -- include: consumers
 -- include: wake
 -- include: limits
-local ready, stream, removed, suspects, leases, claims, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, progress, wake, meta, broken, edges, outbox, history, limits, slots, rates,
+local ready, stream, removed, suspects, leases, claims, tasks, info, records, done, dead, deaths,
+  cancels, watch, stats, unique, progress, wake, meta, broken, edges, outbox, history, limits, slots, rates,
   releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
@@ -26,13 +27,14 @@ local now = now_ms()
 
 local k = {ready = ready, stream = stream, removed = removed, suspects = suspects, leases = leases,
            claims = claims, tasks = tasks, info = info, records = records, done = done,
-           dead = dead, cancels = cancels, watch = watch, stats = stats, unique = unique,
+           dead = dead, deaths = deaths, cancels = cancels, watch = watch, stats = stats, unique = unique,
            progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
            name = '', limiting = limiting}
 
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end
-  return {now, ids, more, charged or {}, died or {}}
+  local untold = redis.call('ZCOUNT', deaths, '-inf', whole(now))
+  return {now, ids, more, charged or {}, died or {}, untold > 0 and 1 or 0}
 end
 
 -- Whether expired leases may be taken for dead owners' now.
