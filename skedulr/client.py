@@ -62,12 +62,12 @@ from .prepare import prepare
 from .storage import (
     DUPLICATE,
     FULL,
-    NO_PRIORITY,
     PRIORITY,
     STORED,
     TAKEN,
     UNKNOWN,
     Submission,
+    without_priorities,
 )
 from .store import Store
 from .tasks import Call, Task
@@ -340,7 +340,7 @@ class Client:
         if verdict == DUPLICATE:
             raise DuplicateTask(f"another task has the id {id}: ids are used once", id)
         if verdict == PRIORITY:
-            raise ConfigError(f"pool {pool!r} has no priorities and no limits: {NO_PRIORITY}")
+            raise ConfigError(without_priorities(pool))
         if verdict == FULL:
             raise QueueFull(f"pool {pool!r} is full: it holds {self.config.capacity:,} tasks")
         if verdict == TAKEN:
