@@ -8,8 +8,8 @@
 --          a host (see judge_death.lua): crashes that kill, journal entry of a crash that does not,
 --          of one that does
 -- RETURNS  {now ms, {ids given back}, 1 if more may be left}; where deaths are judged also
---          {those charged a crash and given back}, {those that are dead now}, 1 if hooks are to be told
---          of any (see mourn.lua)
+--          {those charged a crash and given back}, {those that are dead now}, 1 if hooks are to
+--          be told of any (see mourn.lua)
 -- include: now
 -- include: judge_death
 -- include: leases_over
@@ -19,8 +19,8 @@
 -- include: wake
 -- include: limits
 local ready, stream, removed, suspects, leases, claims, tasks, info, records, done, dead, deaths,
-  cancels, watch, stats, unique, progress, wake, meta, broken, edges, outbox, history, limits, slots, rates,
-  releases, parked, queues = unpack(KEYS)
+  cancels, watch, stats, unique, progress, wake, meta, broken, edges, outbox, history, limits, slots,
+  rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local limit, lease, gap = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -29,8 +29,8 @@ local now = now_ms()
 
 local k = {ready = ready, stream = stream, removed = removed, suspects = suspects, leases = leases,
            claims = claims, tasks = tasks, info = info, records = records, done = done,
-           dead = dead, deaths = deaths, cancels = cancels, watch = watch, stats = stats, unique = unique,
-           progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
+           dead = dead, deaths = deaths, cancels = cancels, watch = watch, stats = stats,
+           unique = unique, progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
            name = '', limiting = limiting}
 
 local function answer(ids, more, charged, died)
