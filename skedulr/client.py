@@ -47,6 +47,7 @@ from .errors import (
     PayloadTooLarge,
     QueueFull,
     ResultTimeout,
+    SkedulrError,
     StorageUnavailable,
     TaskFailed,
     TaskNotFound,
@@ -279,6 +280,8 @@ class Client:
         try:
             handles.extend(self._bulk().run(calls))
         except Exception as error:
+            if isinstance(error, SkedulrError):
+                error.__traceback__ = None  # it is told in our own words, which name what is wrong
             raise BulkError(
                 f"{len(handles):,} calls are stored, then: {error}", list(handles), len(handles)
             ) from error
@@ -891,6 +894,11 @@ class Client:
             names = (one.decode("utf-8", "replace") for one in known)
             raise UnknownTask(f"no process has published a task {name!r}{nearest(name, names)}")
         return found
+
+    def require_pool(self, name: str) -> None:
+        """UnknownPool where nothing was ever served or submitted under that name; it names the
+        nearest pool there is."""
+        self._chosen_pools(name)
 
     def _look_up(self, name: str) -> bytes | None:
         entry: bytes | None = self._ask(lambda wire: wire.call("HGET", self.space.names, name))
