@@ -1,30 +1,31 @@
 -- include: fair
 -- include: limits
--- What tasks' headers say of limits, by header and false where nothing: {set, lines, fair key}.
+-- What tasks' headers say of limits, by header and false where nothing: {set, fair, keys, lines}.
 local function read_all(book, headers, count)
-  local said, all, keys_of = {}, {}, {}
+  local said, list, all = {}, {}, {}
   for i = 1, count do
     local header = headers[i]
     if header and said[header] == nil then
       said[header] = false
       if string.find(header, ' [lf]:') then
         local set, keys, fair = limits_of(header)
-        said[header], keys_of[header] = {set = set, fair = fair, lines = {}}, keys
+        said[header] = {set = set, fair = fair, keys = keys, lines = {}}
+        list[#list + 1] = said[header]
         for _, key in ipairs(keys) do all[#all + 1] = key end
       end
     end
   end
   if #all > 0 then learn(book, all) end
-  for header, keys in pairs(keys_of) do
-    for n, key in ipairs(keys) do said[header].lines[n] = book.lines[key] end
+  for _, one in ipairs(list) do
+    for n, key in ipairs(one.keys) do one.lines[n] = book.lines[key] end
   end
   return said
 end
 
 -- Of the keys of these limits let the next task out each, if there is room.
 local function pass_turns(book, looked_at)
-  if #looked_at == 0 or redis.call('EXISTS', book.k.queues) == 0 then return end
-  local passed = {}
+  local k, passed = book.k, {}
+  if #looked_at == 0 or redis.call('EXISTS', k.queues) == 0 then return end
   for _, one in ipairs(looked_at) do
     for _, line in ipairs(one.lines) do
       if not passed[line] then

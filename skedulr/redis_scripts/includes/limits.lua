@@ -42,31 +42,34 @@ end
 
 -- Read what limits are, by their ids.
 local function learn_limits(book, ids)
+  local k = book.k
   if #ids == 0 then return end
-  for i, text in ipairs(redis.call('HMGET', book.k.limits, unpack(ids))) do
+  for i, text in ipairs(redis.call('HMGET', k.limits, unpack(ids))) do
     book.limits[ids[i]] = definition_of(text) or false
   end
 end
 
 -- Of concurrency keys: how many hold them.
 local function learn_counts(book, lines, fields)
+  local k = book.k
   if #lines == 0 then return end
-  for i, count in ipairs(redis.call('HMGET', book.k.slots, unpack(fields))) do
+  for i, count in ipairs(redis.call('HMGET', k.slots, unpack(fields))) do
     lines[i].count = tonumber(count or 0)
   end
 end
 
 -- Of rate keys: up to when their tokens are spent.
 local function learn_spent(book, lines, keys)
-  if #lines == 0 or redis.call('EXISTS', book.k.rates) == 0 then return end
-  for i, score in ipairs(redis.call('ZMSCORE', book.k.rates, unpack(keys))) do
+  local k = book.k
+  if #lines == 0 or redis.call('EXISTS', k.rates) == 0 then return end
+  for i, score in ipairs(redis.call('ZMSCORE', k.rates, unpack(keys))) do
     local line, spent = lines[i], tonumber(score or 0)
     local d = line.limit
     local latest = d and book.now + d.burst * d.every
     -- Spent up to a time that is too far off: the rate was lower, or the clock was set back.
     if latest and spent > latest then
       spent = latest
-      redis.call('ZADD', book.k.rates, string.format('%.17g', latest), line.key)
+      redis.call('ZADD', k.rates, string.format('%.17g', latest), line.key)
     end
     line.spent = spent
   end
