@@ -47,6 +47,7 @@ from .errors import (
     PayloadTooLarge,
     QueueFull,
     ResultTimeout,
+    SkedulrError,
     StorageUnavailable,
     TaskFailed,
     TaskNotFound,
@@ -62,12 +63,12 @@ from .prepare import prepare
 from .storage import (
     DUPLICATE,
     FULL,
-    NO_PRIORITY,
     PRIORITY,
     STORED,
     TAKEN,
     UNKNOWN,
     Submission,
+    without_priorities,
 )
 from .store import Store
 from .tasks import Call, Task
@@ -271,6 +272,8 @@ class Client:
         try:
             handles.extend(self._bulk().run(calls))
         except Exception as error:
+            if isinstance(error, SkedulrError):
+                error.__traceback__ = None  # it is told in our own words, which name what is wrong
             raise BulkError(
                 f"{len(handles):,} calls are stored, then: {error}", list(handles), len(handles)
             ) from error
@@ -340,7 +343,7 @@ class Client:
         if verdict == DUPLICATE:
             raise DuplicateTask(f"another task has the id {id}: ids are used once", id)
         if verdict == PRIORITY:
-            raise ConfigError(f"pool {pool!r} has no priorities and no limits: {NO_PRIORITY}")
+            raise ConfigError(without_priorities(pool))
         if verdict == FULL:
             raise QueueFull(f"pool {pool!r} is full: it holds {self.config.capacity:,} tasks")
         if verdict == TAKEN:
@@ -883,6 +886,11 @@ class Client:
             names = (one.decode("utf-8", "replace") for one in known)
             raise UnknownTask(f"no process has published a task {name!r}{nearest(name, names)}")
         return found
+
+    def require_pool(self, name: str) -> None:
+        """UnknownPool where nothing was ever served or submitted under that name; it names the
+        nearest pool there is."""
+        self._chosen_pools(name)
 
     def _look_up(self, name: str) -> bytes | None:
         entry: bytes | None = self._ask(lambda wire: wire.call("HGET", self.space.names, name))

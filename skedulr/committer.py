@@ -349,7 +349,12 @@ def unavailable(
     where = f" at {at}" if at else ""
     text = f"Redis is not available{where}: {why}{known}"
     failure = StorageUnavailable(text, bool(maybe_submitted))
-    failure.__cause__ = why if isinstance(why, BaseException) else None
+    if isinstance(why, BaseException):
+        # The cause tells what kind of trouble it is. Where in the depths of a connection it came
+        # up, and in which library's words before ours, would only bury the one line that helps.
+        why.__traceback__ = why.__cause__ = None
+        why.__suppress_context__ = True
+        failure.__cause__ = why
     return failure
 
 

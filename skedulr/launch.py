@@ -25,6 +25,7 @@ from .pools.master import Master
 from .pools.modules import load_modules, print_error
 from .pools.notify import Notifier
 from .pools.pidfile import PidFile
+from .pools.trial import can_be_imported
 from .servercheck import check_server
 from .transports import settle
 from .ui.app import make_app
@@ -71,6 +72,8 @@ def run(arguments: list[str]) -> int:
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
+    except _CanNotBoot:
+        return CANNOT_BOOT
     except KeyboardInterrupt:
         # Before the master listens to signals itself.
         return STOPPED
@@ -79,6 +82,10 @@ def run(arguments: list[str]) -> int:
             server.stop()
         if pid_file is not None:
             pid_file.release()
+
+
+class _CanNotBoot(Exception):
+    """A module has an error, which has been told."""
 
 
 def _refuse_contradictions(settings: config.Config) -> None:
@@ -205,6 +212,10 @@ def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedSer
     ):
         raise ConfigError(f"{why}, and a service manager runs this: give --redis URL or --embedded")
     server = EmbeddedServer(Path(settings.embedded_dir))
+    # With --reload an error is waited out, until the file changes.
+    if settings.modules and not settings.reload and not can_be_imported(settings.modules):
+        log.error("no pool can start: see the error above; no server was started")
+        raise _CanNotBoot
     began = time.monotonic()
     try:
         url = server.start()

@@ -47,6 +47,13 @@ BATCH = 500
 STORED, ALREADY, DUPLICATE, FULL, TAKEN, UNKNOWN, PRIORITY = "s", "a", "d", "f", "u", "n", "p"
 #: Why there is none, for people.
 NO_PRIORITY = "its transport runs tasks in the order in which they become ready"
+
+
+def without_priorities(pool: str) -> str:
+    """What who asked for a priority or a limit in such a pool is told."""
+    return f"pool {pool!r} has no priorities and no limits: {NO_PRIORITY}"
+
+
 #: What becomes of the outcome of a run.
 KEPT, LOST, CANCEL_MEANWHILE = "k", "l", "c"
 

@@ -328,7 +328,8 @@ def _break_off(error: BaseException, *, sent: bool) -> NoReturn:
         text = f"something else than Redis answers there ({error})"
         raise NotRedis(text, sent=sent) from error
     if isinstance(error, (exceptions.RedisError, OSError)):
-        raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
+        # redis-py's sentences end in a stop; ours go on.
+        raise NotAnswered(str(error).rstrip(".") or type(error).__name__, sent=sent) from error
     raise error  # a kill or a time-out of the greenlet in mid-command
 
 

@@ -1,5 +1,6 @@
 -- PURPOSE  Give back what expired leases hold, up to `limit`. After a gap in the sweeps (Redis was
---          away, so its owners could not renew either) it gives nothing back for one lease.
+--          away, so its owners could not renew either) it gives nothing back for one lease. Leases
+--          that a clock which ran ahead put far away are cut.
 -- KEYS     ready stream removed suspects leases claims tasks info records done dead cancels watch
 --          stats unique progress wake meta broken edges outbox history limits slots rates releases
 --          parked queues
@@ -11,6 +12,7 @@
 -- include: now
 -- include: judge_death
 -- include: leases_over
+-- include: clock_set_back
 -- include: queue_sweep
 -- include: consumers
 -- include: wake
@@ -35,18 +37,19 @@ local function answer(ids, more, charged, died)
   return {now, ids, more, charged or {}, died or {}}
 end
 
--- Whether expired leases may be taken for dead owners' now.
-local function may_recover()
-  local last = redis.call('HMGET', meta, 'swept', 'recover_after')
-  local swept, after = tonumber(last[1] or now), tonumber(last[2] or 0)
+local last = redis.call('HMGET', meta, 'swept', 'recover_after', 'visibility', 'visibility_at')
+local swept, after = tonumber(last[1] or now), tonumber(last[2] or 0)
+
+-- Whether expired leases, of `longest` ms at most, may be taken for dead owners' now.
+local function may_recover(longest)
   -- The first sweep ever, a gap, or a clock set back: owners that live get time to renew first.
   if not last[1] or now - swept > gap or now < swept then
-    after = now + lease
+    after = now + longest
     redis.call('HSET', meta, 'swept', whole(now), 'recover_after', whole(after))
   else
     redis.call('HSET', meta, 'swept', whole(now))
   end
-  return now >= after or after - now > lease
+  return now >= after or after - now > longest
 end
 
 -- The claims of `expired`; a lease without one that can be read is set aside and shown (doctor).
@@ -65,10 +68,13 @@ end
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
+local longest = longest_lease(k, now, lease, last[3], last[4])
 local sweeping = queue_sweep(k, limit)
-if not may_recover() then return answer({}, sweeping and 1 or 0) end
+sweeping = cut_leases(k, now, limit, longest) or sweeping
+sweeping = cut_pending(k, limit, swept, now) or sweeping
+if not may_recover(longest) then return answer({}, sweeping and 1 or 0) end
 consumers_gone(k, now)
-local expired, more = leases_over(k, now, limit, lease)
+local expired, more = leases_over(k, now, limit, longest)
 more = (more or sweeping) and 1 or 0
 if #expired == 0 then return answer({}, more) end
 local ids, texts = claims_of(expired)

@@ -67,6 +67,26 @@ def test_a_module_that_can_not_be_imported_shows_its_own_error_once_and_ends_wit
     assert "pool default can not start" in node.log
 
 
+def test_what_skedulr_refuses_ends_at_the_line_of_the_module(
+    nodes: Nodes, one_server: Server
+) -> None:
+    node = nodes(one_server.url, work="import skedulr\n@skedulr.task(queue='mail')\ndef f(): 1\n")
+    assert ended(node) == 3
+    assert "unknown option 'queue' (here it is 'pool')" in node.log
+    assert "options.py" not in node.log and "app.py" not in node.log, node.log
+
+
+def test_a_port_that_another_master_has_names_that_master(
+    nodes: Nodes, one_server: Server
+) -> None:
+    port = free_port()
+    first = nodes(one_server.url, "--ui", f"127.0.0.1:{port}").start()
+    second = nodes(one_server.url, "--ui", f"127.0.0.1:{port}")
+    assert ended(second) == 2
+    assert f"another master, pid {first.pid}, which runs in {first.folder}" in second.log
+    assert "stop that one" in second.log and "--no-ui" in second.log
+
+
 def test_pools_that_can_not_start_end_together(nodes: Nodes, one_server: Server) -> None:
     node = nodes(one_server.url, pools="default=2x2,other=2", work="import nothing_here\n")
     assert ended(node) == 3
