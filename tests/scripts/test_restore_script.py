@@ -104,6 +104,13 @@ def test_a_lost_lease_of_another_place_is_charged_to_nobody_here(pool: Scripts) 
     assert pool.state()["info"] == {"a": "0 1 2 0 -", "b": "of a later release"}
 
 
+def test_what_waits_is_not_taken_to_be_tied_before_the_import_says_so(pool: Scripts) -> None:
+    restore(pool, item("d", "w 5000 - 0 0 - - S"))
+    assert pool.take().rest[1:] == []
+    pool.call("ZADD", pool.keys.outbox, "XX", pool.now(), "a d")
+    assert pool.take().rest[1:] == ["a d", "journal-d"]
+
+
 def test_what_is_limited_is_parked_again_where_others_are(pool: Scripts) -> None:
     limit = limited(Limit(concurrency=1))
     pool.submit(task("a", limits=limit), task("b", limits=limit))
