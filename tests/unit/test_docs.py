@@ -291,7 +291,7 @@ def test_settings_in_files_are_understood(page: Path, tmp_path: Path) -> None:
 
 @by_page
 def test_names_in_code_spans_exist(page: Path) -> None:
-    # ``skedulr.service`` and such are files, ``skedulr.queued`` and such what OpenTelemetry is told.
+    # ``skedulr.service`` and such are files, ``skedulr.queued`` and such go to OpenTelemetry.
     others = {"service", "workflow", *(one.name.partition("_")[2] for one in METRICS)}
     for span in spans(page):
         for name in re.findall(r"\bskedulr\.([A-Za-z_]\w*)", span):
