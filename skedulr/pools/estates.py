@@ -82,7 +82,12 @@ class Estates:
                     break
                 except WireError as error:
                     if is_over():
-                        log.warning("tasks of pid %d wait for their leases: %s", process.pid, error)
+                        # What is not known to hold nothing may hold something.
+                        empty = death.status == DRAINED and process.board.empty_handed
+                        log.log(
+                            logging.DEBUG if empty else logging.WARNING,
+                            "tasks of pid %d wait for their leases: %s", process.pid, error,
+                        )
                         return
                     gevent.sleep(AGAIN_S)
         finally:
