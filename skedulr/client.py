@@ -74,6 +74,7 @@ from .store import Store
 from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
+from .whereabouts import Whereabouts
 from .wire import Wire, WireError, socket_thread
 from .wires import Wires
 
@@ -110,10 +111,14 @@ class ClientConfig:
     codec: Codec | None = None
     #: How the address was found, as a phrase for errors ("from SKEDULR_REDIS_URL").
     how: str = ""
+    #: Where nobody named the server: where it is by now.
+    whereabouts: Whereabouts | None = None
 
     @property
     def at(self) -> str:
         """The server in words, its password hidden."""
+        if self.whereabouts is not None:
+            return str(self.whereabouts)
         return hide_password(self.url) + (f" ({self.how})" if self.how else "")
 
 
@@ -132,10 +137,13 @@ class _Process:
         _live.add(self)
         self._space = SpaceKeys(config.namespace)
         name = f"skedulr:{config.name}:{self.pid}"
-        self.wires = Wires(config.url, name=f"{name}:query", timeout_s=config.submit_timeout_s)
+        self.wires = Wires(
+            config.url, name=f"{name}:query", timeout_s=config.submit_timeout_s,
+            whereabouts=config.whereabouts,
+        )
         self.listener = Listener(
             url=config.url, channel=self._space.ended(f"{self.pid}-{os.urandom(6).hex()}"),
-            name=f"{name}:listen",
+            name=f"{name}:listen", whereabouts=config.whereabouts,
         )
         self._name = name
         self._committers: dict[str, Committer] = {}
@@ -156,10 +164,10 @@ class _Process:
             store=Store(PoolKeys(self._config.namespace, pool)),
             wire=Wire(
                 self._config.url, name=f"{self._name}:submit",
-                timeout_s=self._config.submit_timeout_s,
+                timeout_s=self._config.submit_timeout_s, whereabouts=self._config.whereabouts,
             ),
             timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
-            wait_replicas=self._config.wait_replicas, at=self._config.at,
+            wait_replicas=self._config.wait_replicas, at=lambda: self._config.at,
             announce=partial(_announce, self._space.pools, pool),
         )
 

@@ -1,14 +1,15 @@
 -- PURPOSE  Give back what expired leases hold, up to `limit`. After a gap in the sweeps (Redis was
 --          away, so its owners could not renew either) it gives nothing back for one lease. Leases
 --          that a clock which ran ahead put far away are cut.
--- KEYS     ready stream removed suspects leases claims tasks info records done dead cancels watch
---          stats unique progress wake meta broken edges outbox history limits slots rates releases
---          parked queues
+-- KEYS     ready stream removed suspects leases claims tasks info records done dead deaths cancels
+--          watch stats unique progress wake meta broken edges outbox history limits slots rates
+--          releases parked queues
 -- ARGV     limit (at most 500), lease ms, longest gap between two sweeps ms; to judge the death of
 --          a host (see judge_death.lua): crashes that kill, journal entry of a crash that does not,
 --          of one that does
 -- RETURNS  {now ms, {ids given back}, 1 if more may be left}; where deaths are judged also
---          {those charged a crash and given back}, {those that are dead now}
+--          {those charged a crash and given back}, {those that are dead now}, 1 if hooks are to
+--          be told of any (see mourn.lua)
 -- include: now
 -- include: judge_death
 -- include: leases_over
@@ -17,9 +18,9 @@
 -- include: consumers
 -- include: wake
 -- include: limits
-local ready, stream, removed, suspects, leases, claims, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, progress, wake, meta, broken, edges, outbox, history, limits, slots, rates,
-  releases, parked, queues = unpack(KEYS)
+local ready, stream, removed, suspects, leases, claims, tasks, info, records, done, dead, deaths,
+  cancels, watch, stats, unique, progress, wake, meta, broken, edges, outbox, history, limits, slots,
+  rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local limit, lease, gap = math.min(tonumber(ARGV[1]), 500), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -28,13 +29,15 @@ local now = now_ms()
 
 local k = {ready = ready, stream = stream, removed = removed, suspects = suspects, leases = leases,
            claims = claims, tasks = tasks, info = info, records = records, done = done,
-           dead = dead, cancels = cancels, watch = watch, stats = stats, unique = unique,
-           progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
+           dead = dead, deaths = deaths, cancels = cancels, watch = watch, stats = stats,
+           unique = unique, progress = progress, meta = meta, edges = edges, outbox = outbox,
+           history = history,
            name = '', limiting = limiting}
 
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end
-  return {now, ids, more, charged or {}, died or {}}
+  local untold = redis.call('ZCOUNT', deaths, '-inf', whole(now))
+  return {now, ids, more, charged or {}, died or {}, untold > 0 and 1 or 0}
 end
 
 local last = redis.call('HMGET', meta, 'swept', 'recover_after', 'visibility', 'visibility_at')
