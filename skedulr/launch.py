@@ -154,13 +154,7 @@ def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None, bool]:
     """The server's address, the embedded server if this master started or joined one, and whether
     the server is still to be checked: it does not answer yet."""
     if settings.embedded:
-<<<<<<< HEAD
-        return _start_embedded(settings, "--embedded")
-||||||| 3c4215f
-        return _start_embedded(settings, "asked for by --embedded")
-=======
-        return *_start_embedded(settings, "asked for by --embedded"), False
->>>>>>> main
+        return *_start_embedded(settings, "--embedded"), False
     address = config.find_redis(settings, os.environ, Path.cwd())
     problem = _problem_with(address.url)
     if problem is None:
