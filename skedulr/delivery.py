@@ -23,7 +23,8 @@ from .dependencies import Waits, read_waits
 from .errors import PayloadError
 from .keys import PoolKeys, SpaceKeys, split_id
 from .spreading import round_of
-from .store import BATCH, DUPLICATE, ENDED, MISSING, PENDING, Store, Submission
+from .storage import NO_PRIORITY
+from .store import BATCH, DUPLICATE, ENDED, MISSING, PENDING, PRIORITY, Store, Submission
 from .wire import Wire
 
 #: A workflow whose steps are not all stored after this long is dropped, ms.
@@ -286,11 +287,12 @@ class Delivery:
             return
         made = 0
         for batch in _by_size(spreading.children(uid, journal, items)):
-            if self._given_up(pool, uid):
-                # It was cancelled, and whoever did that saw only what was made by then.
-                self._cancel_children(pool, uid, made)
+            verdicts, _ = self._store(pool).submit(self._wire, batch, maker=uid)
+            if not verdicts:
+                break  # it was cancelled, or another process has made all of them
+            if PRIORITY in verdicts:
+                never(f"pool {pool!r} has no priorities and no limits: {NO_PRIORITY}")
                 return
-            verdicts, _ = self._store(pool).submit(self._wire, batch)
             if (odd := verdicts.find(DUPLICATE)) >= 0:
                 never(f"{pool}/{batch[odd].uid} is another task already: what it goes over has "
                       "changed since; submit the workflow anew")
@@ -303,6 +305,7 @@ class Delivery:
                 news.add(edge._replace(place=0), _skipped(f"no task {parent} is known"))
             made += len(batch)
         if self._given_up(pool, uid):
+            # Whoever cancels it cancels these, too, and may have died in the middle of that.
             self._cancel_children(pool, uid, made)
 
     def _list_in(self, source: str) -> list[Any] | None:
@@ -347,7 +350,7 @@ class Delivery:
         if store.begin(self._wire, "stop", uid) == ENDED:
             return False
         by_pool: dict[str, list[str]] = {}
-        for at, (_, where) in enumerate(journal.extras["steps"]):
+        for at, (_, where, *_) in enumerate(journal.extras["steps"]):
             by_pool.setdefault(where, []).append(f"{uid}.{at}")
         for where, uids in by_pool.items():
             for part in _parts(uids, BATCH):

@@ -257,4 +257,4 @@ def test_a_line_half_written_is_left_out(tmp_path: Path) -> None:
     log = tmp_path / "effects"
     assert read_effects(log) == []
     log.write_text("a 1 o:1 began 7 1.5 99.0\nb 2 o:2 en")
-    assert read_effects(log) == [Effect("a", 1, "o:1", "began", 7, 1.5)]
+    assert read_effects(log) == [Effect("a", 1, "o:1", "began", 7, 1.5, 99.0)]
