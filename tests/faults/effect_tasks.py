@@ -5,11 +5,11 @@ and a line that is there was written whole, also by a process that is killed rig
 
     uid attempt token phase pid monotonic epoch [given]
 
-``given`` is what a step of a workflow was given, ``[inputs, arguments]`` as JSON. Phases: ``began``, then one of ``ended``, ``failed`` (the handler raises on purpose),
+Phases: ``began``, then one of ``ended``, ``failed`` (the handler raises on purpose),
 ``interrupted`` (something was thrown into it), ``dying`` (it is about to kill its own process). A
-run without a second line was killed from outside. A task returns its token, so that the record says
-whose outcome was taken. The log's path is in ``EFFECT_LOG``; the monotonic clock is one for all
-processes.
+run without a second line was killed from outside. ``given`` is what a step of a workflow was given,
+``[inputs, arguments]`` as JSON. A task returns its token, so that the record says whose outcome was
+taken. The log's path is in ``EFFECT_LOG``; the monotonic clock is one for all processes.
 """
 
 from __future__ import annotations

@@ -60,6 +60,8 @@ class Flow:
     uid: str
     answer: str
     steps: list[Step] = field(default_factory=list)
+    #: With its pool.
+    id: str = ""
     cancel: bool = False
     cancelled_at: float | None = None
 
@@ -179,6 +181,8 @@ class FlowRules:
                 yield Broken("step", step.uid, "it is cancelled, and nobody asked for that")
         elif not may:
             yield Broken("skipped", step.uid, f"it is {final.state}, and its trigger can not be")
+        elif step.kind == "part" and self._is_skipped_of_itself(step):
+            yield Broken("step", step.uid, f"it is {final.state}, and a step of it failed")
         elif final.state not in self._ends_of(step, final):
             yield Broken(
                 "step", step.uid, f"it is {final.state}, not {' or '.join(step.ends)}"
@@ -248,7 +252,7 @@ class FlowRules:
                 continue
             for value, uid in zip(told, uids, strict=True):
                 if not self._may_be_result(value, uid):
-                    yield Broken("given", step.uid, f"it was given {value!r} as the result of {uid}")
+                    yield Broken("given", step.uid, f"it was given {value!r} as that of {uid}")
 
     def _may_be_result(self, value: Any, uid: str) -> bool:
         final = self._finals.get(uid)

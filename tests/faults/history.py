@@ -286,9 +286,9 @@ class History:
             yield from (Violation(*one) for one in rules.broken())
 
     def _deaf(self, run: Run, at: float) -> bool:
-        """Whether the run's process may not have heard of something that was said at that time."""
+        """Whether the run's process may not have heard yet of what was said at that time."""
         return any(
-            fault.begin <= run.began and fault.end + SETTLE_S >= at
+            fault.begin <= run.began <= fault.end + SETTLE_S and fault.end + SETTLE_S >= at
             and (not fault.pids or run.pid in fault.pids)
             for fault in self.faults if fault.kind in ("outage", "blip", "cut off", "frozen")
         )

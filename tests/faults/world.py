@@ -36,9 +36,9 @@ from history import (
     History,
     Sample,
     Submitted,
+    pools_of_pids,
     read_effects,
     read_finals,
-    pools_of_pids,
     read_totals,
     ready_pids,
 )
