@@ -32,7 +32,10 @@ local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
 if count == 0 then return {now, ''} end
 -- Whoever cancels a map step takes this out of the outbox, and sees all that was made before.
-if maker ~= '' and not redis.call('ZSCORE', outbox, 'a ' .. maker) then return {now, ''} end
+if maker ~= '' and not redis.call('ZSCORE', outbox, 't ' .. maker)
+   and not redis.call('ZSCORE', outbox, 'a ' .. maker) then
+  return {now, ''}
+end
 local k = {ready = ready, stream = stream, removed = removed, delayed = delayed,
            suspects = suspects, tasks = tasks, claims = claims, info = info, unique = unique,
            windows = windows, wake = wake, meta = meta, waiting = waiting, held = held,

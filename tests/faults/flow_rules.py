@@ -246,12 +246,16 @@ class FlowRules:
             return
         inputs, args = json.loads(run.given)
         parents = list(dict.fromkeys(uid for _, uid in step.waits))
+        # It begins at the first failure, whatever the others of its branch do then.
+        open_ = {uid for letter, uid in step.waits if letter == "F"}
         for kind, told, uids in (("inputs", inputs, parents), ("arguments", args, step.args)):
             if len(told) != len(uids):
                 yield Broken("given", step.uid, f"{len(told)} {kind} for {len(uids)} parents")
                 continue
             for value, uid in zip(told, uids, strict=True):
-                if not self._may_be_result(value, uid):
+                if not self._may_be_result(value, uid) and not (
+                    uid in open_ and value in ("!waiting", "!scheduled", "!queued", "!running")
+                ):
                     yield Broken("given", step.uid, f"it was given {value!r} as that of {uid}")
 
     def _may_be_result(self, value: Any, uid: str) -> bool:

@@ -252,8 +252,8 @@ def test_what_a_dead_process_held_waits_for_its_lease() -> None:
     assert "held" in rules(sampled(0, 2, faults=(killed,), seconds=30))
 
 
-# Workflows: ``b`` goes over the list of ``a``, ``c`` is given both. ``f`` fails the first time, and
-# is put back; ``g`` depends on it. ``d`` is after ``c``, in the branch for when ``f`` fails; ``e`` is
+# Workflows: ``b`` goes over the list of ``a``, ``c`` is given both. ``f`` fails, is put back, and
+# succeeds; ``g`` depends on it. ``d`` is after ``c``, in the branch for when ``f`` fails; ``e`` is
 # in that for when ``c`` does.
 
 
