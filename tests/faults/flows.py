@@ -43,22 +43,25 @@ class FlowMaker:
 
     def submit(self, shape: str | None = None) -> Flow | None:
         """Submit one; None where nothing could even be asked."""
-        plan = _Plan(self._app, self._draw, self._pools, self._longest_s)
-        shapes: dict[str, Callable[[_Plan], object]] = {
-            "diamond": diamond, "wide": wide, "chain": chain, "branch": branch, "map": mapped,
-            "part": part, "random": anything,
-        }
         try:
-            shapes[shape or self._draw.choice(list(shapes))](plan)
+            return self.start(self.plan(SHAPES[shape or self._draw.choice(list(SHAPES))]))
         except StorageUnavailable:
             return None  # it looks up where a name belongs
+
+    def plan(self, shape: Callable[[Plan], object]) -> Plan:
+        """One that is not submitted yet."""
+        plan = Plan(self._app, self._draw, self._pools, self._longest_s)
+        shape(plan)
+        return plan
+
+    def start(self, plan: Plan) -> Flow:
+        """Submit it."""
         answer = "stored"
         try:
             plan.workflow.start()
         except StorageUnavailable as error:
             answer = "maybe" if error.maybe_submitted else "refused"
-        flow = Flow(plan.workflow.id.partition("/")[2], answer, plan.steps(),
-                    id=plan.workflow.id)
+        flow = Flow(plan.uid, answer, plan.steps(), id=plan.workflow.id)
         self._history.flows.append(flow)
         return flow
 
@@ -79,7 +82,7 @@ class FlowMaker:
             pass
 
 
-class _Plan:
+class Plan:
     """A workflow that is being made, and what is to be known of its steps."""
 
     def __init__(
@@ -94,31 +97,39 @@ class _Plan:
         self._part_waits: dict[str, list[Any]] = {}
         self._inside: list[Any] = []
 
-    def add(self, how: str = "", *, args: tuple[Any, ...] = (), **waits: Any) -> Any:
+    @property
+    def uid(self) -> str:
+        """The workflow's, once it has a step; its steps' are this with a dot and a number."""
+        return str(self.workflow.id.partition("/")[2])
+
+    def add(
+        self, how: str = "", *, args: tuple[Any, ...] = (), pool: str = "", **waits: Any
+    ) -> Any:
         """A step; what it waits for are lists of steps."""
         how = how or self.how()
         step = (self._part or self.workflow).add(
-            self._task("step", how).bind(how, self._takes_s(), *args), **waits
+            self._task("step", how, pool).bind(how, self._takes_s(), *args), **waits
         )
         self._note(step, waits, args=args, ends=ENDS[how])
         return step
 
-    def items(self, count: int, **waits: Any) -> Any:
+    def items(self, count: int, pool: str = "", **waits: Any) -> Any:
         """A step that returns a list."""
-        step = (self._part or self.workflow).add(self._task("list").bind(count), **waits)
+        call = self._task("list", pool=pool).bind(count)
+        step = (self._part or self.workflow).add(call, **waits)
         self._note(step, waits)
         return step
 
-    def map(self, over: Any, how: str = "ok", **waits: Any) -> Any:
+    def map(self, over: Any, how: str = "ok", pool: str = "", **waits: Any) -> Any:
         """A map step."""
-        step = (self._part or self.workflow).map(
-            self._task("step", how).bind(how, self._takes_s(), skedulr.previous), over, **waits
-        )
+        call = self._task("step", how, pool).bind(how, self._takes_s(), skedulr.previous)
+        step = (self._part or self.workflow).map(call, over, **waits)
         self._note(step, waits, fed=(over,), kind="map", source=over)
         return step
 
     def part(self, name: str, fill: Callable[[], object], **waits: Any) -> Any:
-        """A part, filled by ``fill()``; the step that stands for its end."""
+        """A part, filled by ``fill()``; the step that stands for its end (its pool is the last
+        step's)."""
         self._part, self._part_waits = self.workflow.workflow(name, **waits), waits
         self._inside = []
         with self._part as made:
@@ -139,9 +150,9 @@ class _Plan:
         """What is to be known of them, once their ids are final."""
         return [make() for make in self._made]
 
-    def _task(self, name: str, how: str = "") -> Any:
+    def _task(self, name: str, how: str = "", pool: str = "") -> Any:
         options = {"max_retries": 1, "retry": LinearRetry(0.1)} if how == "retry" else {}
-        return self._app.remote(name, pool=self.draw.choice(self._pools), **options)
+        return self._app.remote(name, pool=pool or self.draw.choice(self._pools), **options)
 
     def _takes_s(self) -> float:
         return round(self.draw.uniform(0, self._longest_s), 3) if self.draw.random() < 0.5 else 0.0
@@ -178,14 +189,14 @@ class _Plan:
 # The shapes
 
 
-def diamond(plan: _Plan) -> None:
+def diamond(plan: Plan) -> None:
     """One, two beside each other, one."""
     top = plan.add()
     left, right = plan.add(args=(top,)), plan.add(depends_on=[top])
     plan.add(args=(right, left))
 
 
-def wide(plan: _Plan) -> None:
+def wide(plan: Plan) -> None:
     """Many from one, and one after all of them."""
     top = plan.add("ok")
     many = [plan.add("ok", args=(top,)) for _ in range(plan.draw.randint(15, 40))]
@@ -194,7 +205,7 @@ def wide(plan: _Plan) -> None:
     plan.add(after=many)
 
 
-def chain(plan: _Plan) -> None:
+def chain(plan: Plan) -> None:
     """One after the other."""
     last = plan.add("ok")
     for _ in range(plan.draw.randint(3, 8)):
@@ -202,7 +213,7 @@ def chain(plan: _Plan) -> None:
     plan.add("ok", on_failure=[last])
 
 
-def branch(plan: _Plan) -> None:
+def branch(plan: Plan) -> None:
     """What goes well goes on; what does not has its own way; and they come together again."""
     first, second = plan.add(plan.draw.choice(("fail", "once", "ok"))), plan.add()
     good = plan.add(on_success=[first, second])
@@ -211,7 +222,7 @@ def branch(plan: _Plan) -> None:
     plan.add("ok", after=[good, bad, both])
 
 
-def mapped(plan: _Plan) -> None:
+def mapped(plan: Plan) -> None:
     """A list, its items, and what comes of them."""
     source = plan.items(plan.draw.choice((1, 5, 12, 40)))
     items = plan.map(source, plan.draw.choice(("ok", "ok", "ok", "retry", "once")))
@@ -220,7 +231,7 @@ def mapped(plan: _Plan) -> None:
     plan.add("ok", after=[items, source])
 
 
-def part(plan: _Plan) -> None:
+def part(plan: Plan) -> None:
     """Steps that are one for those outside."""
     top = plan.add()
 
@@ -237,7 +248,7 @@ def part(plan: _Plan) -> None:
     plan.add("ok", after=[end, top])
 
 
-def anything(plan: _Plan) -> None:
+def anything(plan: Plan) -> None:
     """Each of some earlier ones, each by any trigger."""
     made = [plan.add()]
     for _ in range(plan.draw.randint(4, 12)):
@@ -251,3 +262,9 @@ def anything(plan: _Plan) -> None:
         free = [one for one in made if one not in chosen]
         args = (plan.draw.choice(free),) if free and plan.draw.random() < 0.3 else ()
         made.append(plan.add(args=args, **waits))
+
+
+SHAPES: dict[str, Callable[[Plan], object]] = {
+    "diamond": diamond, "wide": wide, "chain": chain, "branch": branch, "map": mapped,
+    "part": part, "random": anything,
+}

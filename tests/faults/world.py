@@ -68,12 +68,12 @@ class Trap(Proxy):
 
     def set_trap(
         self, called: str, then: str, act: Callable[[], None] = lambda: None,
-        when: Callable[[], bool] = lambda: True,
+        when: Callable[[], bool] = lambda: True, holds: Sequence[bytes] = (),
     ) -> None:
-        """At the next call of the script ``called`` for which ``when()`` is true: ``act()``, then
-        the proxy's mode ``then`` for this request."""
+        """At the next call of the script ``called`` for which ``when()`` is true, and whose request
+        holds all of these bytes: ``act()``, then the proxy's mode ``then`` for this request."""
         self.sprung = False
-        self._then, self._act, self._when = then, act, when
+        self._then, self._act, self._when, self._holds = then, act, when, holds
         self._waits_for = script(called).sha.encode()
 
     def disarm(self) -> None:
@@ -81,7 +81,10 @@ class Trap(Proxy):
         self._waits_for = b""
 
     def _spend(self, piece: bytes) -> str:
-        if self._waits_for and self._waits_for in piece and self._when():
+        if (
+            self._waits_for and self._waits_for in piece
+            and all(one in piece for one in self._holds) and self._when()
+        ):
             self._waits_for = b""
             self._act()
             self.sprung = True
@@ -187,13 +190,13 @@ class World:
 
     def trap(
         self, node: Node, called: str, then: str, act: Callable[[], None] = lambda: None,
-        when: Callable[[], bool] = lambda: True,
+        when: Callable[[], bool] = lambda: True, holds: Sequence[bytes] = (),
     ) -> Trap:
         """Set the trap of a node's proxy. The server knows the script from now on: the first call
         of one that it does not know is answered NOSCRIPT and does nothing."""
         self.server.client.script_load(script(called).text)
         proxy = self._proxies[node]
-        proxy.set_trap(called, then, act, when)
+        proxy.set_trap(called, then, act, when, holds)
         return proxy
 
     @staticmethod
