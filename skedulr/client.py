@@ -441,6 +441,22 @@ class Client:
             wire, self.config.namespace, pool, name, period_s, step_s
         ))
 
+    def leader(self) -> dict[str, Any] | None:
+        """Which node leads: ``{"node", "term", "since", "why"}``, ``since`` in epoch seconds and
+        ``why`` the lead was free to take, in words; None where nobody leads."""
+        key = self.space.leader
+
+        def look(wire: Wire) -> lead.Reign | None:
+            fields, (seconds, micros) = wire.calls([
+                ("HMGET", key, *lead.REIGN_FIELDS), ("TIME",)
+            ])
+            return lead.reign_of(fields, int(seconds) * 1000 + int(micros) // 1000)
+
+        reign = self._ask(look)
+        if reign is None:
+            return None
+        return {"node": reign.node, "term": reign.term, "since": reign.since_s, "why": reign.why}
+
     def decisions(self, limit: int = lead.MOST_DECISIONS) -> list[dict[str, Any]]:
         """What the leader decided of tuned pools and why, newest first; the last 200 are kept.
 
