@@ -32,6 +32,7 @@ from . import (
     queries,
     sizing,
     spreading,
+    workflow_list,
 )
 from .addresses import read_address
 from .bulk import Bulk
@@ -737,6 +738,20 @@ class Client:
             id, seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
             children=seen.children, most_steps=most_steps,
         )
+
+    def workflows(
+        self, *, pool: str | None = None, state: str | None = None, limit: int = 25,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        """The newest workflows by pages: ``{"items", "cursor"}``; see ``workflow_list.page``."""
+        def look(wire: Wire) -> tuple[list[dict[str, Any]], str | None]:
+            return workflow_list.page(
+                wire, self.config.namespace, queries.pool_names(wire, self.space), pool=pool,
+                state=state, limit=limit, cursor=cursor,
+            )
+
+        items, following = self._ask(look)
+        return {"items": items, "cursor": following}
 
     def _see_workflow(self, id: str, among: Container[str] | None) -> _Workflow:
         pool, uid = split_id(id)

@@ -35,7 +35,7 @@ from .security import Caller
 #: Where a request's own things are kept in its environ.
 BASE, CALLER = "skedulr.base", "skedulr.caller"
 #: How long answers for pages are kept, seconds.
-_COUNTS_S, _NAMES_S, _SAMPLES_S, _HISTORY_S = 0.5, 1.0, 5.0, 10.0
+_COUNTS_S, _NAMES_S, _SAMPLES_S, _HISTORY_S = 0.5, 1.0, 5.0, 5.0
 #: Histories that are kept at a time.
 _HISTORIES = 200
 
@@ -56,6 +56,7 @@ class Site:
         self._names = samples.Kept(self._measure_names, _NAMES_S)
         self._dead = samples.Kept(self._sample_dead, _SAMPLES_S)
         self._sparks = samples.Kept(self._make_sparks, _HISTORY_S)
+        self._failing = samples.Kept(self._make_failing, _HISTORY_S)
         self._frame = samples.Kept(self._make_frame, _COUNTS_S)
         self._histories: dict[tuple[Any, ...], samples.Kept[dict[str, Any]]] = {}
         self.feed = Feed(lambda: self.overview().stats())
@@ -160,9 +161,17 @@ class Site:
         ))
         return kept.get()
 
-    def sparks(self) -> dict[str, list[int]]:
-        """How many tasks of each pool ended, in steps over the last hour."""
+    def sparks(self) -> dict[str, sparks.Spark]:
+        """The last hour of each pool in small."""
         return self._sparks.get()
+
+    def failing(self) -> list[sparks.Failing]:
+        """Which tasks failed in the last hour."""
+        return self._failing.get()
+
+    def terms(self) -> list[str]:
+        """What is worth searching for: errors, tags, workers and names of what ended lately."""
+        return samples.terms([*self._dead.get(), *self._ended.get()])
 
     def redis(self) -> redisview.RedisView:
         """The server below."""
@@ -357,7 +366,13 @@ class Site:
             wire, self.client.config.namespace, names, ("dead",), samples.DEAD_RECORDS
         ))
 
-    def _make_sparks(self) -> dict[str, list[int]]:
+    def _make_failing(self) -> list[sparks.Failing]:
+        names = self._names.get()
+        return self.client.ask(lambda wire: sparks.failing(
+            wire, self.client.config.namespace, names, self.now_s()
+        ))
+
+    def _make_sparks(self) -> dict[str, sparks.Spark]:
         names = self.pool_names()
         return self.client.ask(lambda wire: sparks.sparks(
             wire, self.client.config.namespace, names, self.now_s()
