@@ -26,7 +26,7 @@ from .drawing import draw
 from .plain import dump, pretty
 from .problems import Problem
 from .requests import number, only
-from .samples import dead_groups
+from .samples import Kept, dead_groups
 from .security import Guard
 
 if TYPE_CHECKING:
@@ -111,9 +111,12 @@ class Pages:
         charts show."""
         query = _query()
         only(query, ("pool", "span"), "this page")
+        # One look for both: not one that is kept, since a change leads back here at once.
+        look = Kept(self.site.overview, 60)
         return self.render(
             "overview", "Overview", chosen=query.get("pool"), span=query.get("span"),
-            stats=Panel(self.site.stats), nodes=Panel(lambda: self.site.overview().nodes),
+            stats=Panel(lambda: look.get().stats()), nodes=Panel(lambda: look.get().nodes),
+            names=Panel(self.site.names_measured),
             changes=Panel(lambda: self.site.audit_log.newest(6)), sparks=Panel(self.site.sparks),
             sizes=Panel(self.site.sizes), failing=Panel(self.site.failing),
             lead=Panel(lambda: self.site.client.leader()),
@@ -153,7 +156,8 @@ class Pages:
         return self.render(
             "workflows", "Workflows", filters=query, states=workflow_list.STATES,
             page=Panel(lambda: self.site.client.workflows(
-                **{name: query.get(name) or None for name in ("state", "pool", "cursor")}
+                state=query.get("state") or None, pool=query.get("pool") or None,
+                cursor=query.get("cursor") or None,
             )),
         )
 

@@ -31,6 +31,7 @@ from .checkup import Checkup
 from .events import Feed
 from .operations import Operations, Record
 from .security import Caller
+from .sparks import Failing, Spark
 
 #: Where a request's own things are kept in its environ.
 BASE, CALLER = "skedulr.base", "skedulr.caller"
@@ -104,6 +105,10 @@ class Site:
         """The form the HTTP interface calls "stats"."""
         return {**self.overview().stats(), "names": self._names.get()}
 
+    def names_measured(self) -> list[dict[str, Any]]:
+        """Runs, failures and times of each task since ever."""
+        return self._names.get()
+
     def pool(self, name: str) -> dict[str, Any]:
         """One pool in numbers; UnknownPool."""
         check_name("pool", name)
@@ -161,11 +166,11 @@ class Site:
         ))
         return kept.get()
 
-    def sparks(self) -> dict[str, sparks.Spark]:
+    def sparks(self) -> dict[str, Spark]:
         """The last hour of each pool in small."""
         return self._sparks.get()
 
-    def failing(self) -> list[sparks.Failing]:
+    def failing(self) -> list[Failing]:
         """Which tasks failed in the last hour."""
         return self._failing.get()
 
@@ -366,13 +371,13 @@ class Site:
             wire, self.client.config.namespace, names, ("dead",), samples.DEAD_RECORDS
         ))
 
-    def _make_failing(self) -> list[sparks.Failing]:
+    def _make_failing(self) -> list[Failing]:
         names = self._names.get()
         return self.client.ask(lambda wire: sparks.failing(
             wire, self.client.config.namespace, names, self.now_s()
         ))
 
-    def _make_sparks(self) -> dict[str, sparks.Spark]:
+    def _make_sparks(self) -> dict[str, Spark]:
         names = self.pool_names()
         return self.client.ask(lambda wire: sparks.sparks(
             wire, self.client.config.namespace, names, self.now_s()

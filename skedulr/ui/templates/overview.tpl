@@ -1,13 +1,12 @@
 % rebase("layout.tpl")
 <div id="live" data-every="15">
 % include("operations_strip.tpl")
+<h1 class="hidden">Overview</h1>
 % if stats.trouble:
 % include("trouble.tpl", trouble=stats.trouble)
 % else:
 % v = stats.value
-% busy = sum(child.get("busy") or 0 for node in (nodes.value or []) if not node["silent"] for child in node["children"])
 % workers = sum(pool["workers"] for pool in v["pools"])
-<h1 class="hidden">Overview</h1>
 <section class="totals" aria-label="Totals">
   <div><b data-live="throughput" data-as="rate">{{s.rate(v["throughput"])}}</b><span>tasks/s</span></div>
   <div><b data-live="queued">{{s.count(v["queued"])}}</b><span>queued</span></div>
@@ -54,7 +53,7 @@
 % else:
   <div class="scroll">
   <table class="pools">
-  <thead><tr><th>Pool<th class="n">Tasks/s<th class="wide">Ended, last hour<th class="n">Predicted wait<th class="wide">Waited, last hour<th class="n">Queued<th class="n">Oldest<th class="n">Running<th class="n">Workers<th class="n">Scheduled<th class="n">Dead<th class="n">Succeeded<th class="n">Failed<th><span class="hidden">Actions</span></tr></thead>
+  <thead><tr><th>Pool<th class="n">Tasks/s<th class="wide">Last hour<th class="n">Predicted wait<th class="wide">Waits, last hour<th class="n">Queued<th class="n">Oldest<th class="n">Running<th class="n">Workers<th class="n">Scheduled<th class="n">Dead<th class="n wider">Succeeded<th class="n wider">Failed<th><span class="hidden">Actions</span></tr></thead>
   <tbody>
 % for pool in v["pools"]:
 % name = pool["name"]
@@ -96,8 +95,8 @@
       <meter min="0" max="{{max(1, pool['workers'])}}" value="{{min(pool['running'], max(1, pool['workers']))}}" data-meter="{{mark}}running" title="running of workers">{{pool["running"]}} of {{pool["workers"]}}</meter>
     <td class="n"><a href="{{link('/tasks', pool=name, state='scheduled')}}" data-live="{{mark}}scheduled">{{s.count(pool["scheduled"])}}</a>
     <td class="n {{'bad' if pool['dead'] else ''}}"><a href="{{link('/dead', pool=name)}}" data-live="{{mark}}dead">{{s.count(pool["dead"])}}</a>
-    <td class="n" data-live="{{mark}}succeeded">{{s.count(pool["succeeded"])}}
-    <td class="n" data-live="{{mark}}failed">{{s.count(pool["failed"])}}
+    <td class="n wider" data-live="{{mark}}succeeded">{{s.count(pool["succeeded"])}}
+    <td class="n wider" data-live="{{mark}}failed">{{s.count(pool["failed"])}}
     <td class="actions">
 % if may_change:
       <form method="post" class="row">
@@ -117,6 +116,7 @@
   </div>
 % end
 </section>
+% end
 
 <div class="columns">
 <div>
@@ -141,13 +141,15 @@
 </section>
 <section>
   <h2>Runs by task <small>since ever</small></h2>
-% if not v["names"]:
+% if names.trouble:
+% include("trouble.tpl", trouble=names.trouble)
+% elif not names.value:
   <div class="empty"><p>Nothing has ended yet. Durations and failures of each task show here.</p></div>
 % else:
   <div class="scroll"><table>
   <thead><tr><th>Task<th>Pool<th class="n">Runs<th class="n">Failed<th class="n">p50<th class="n">p95<th class="n">p99</tr></thead>
   <tbody>
-% for row in sorted(v["names"], key=lambda row: -row["runs"])[:12]:
+% for row in sorted(names.value, key=lambda row: -row["runs"])[:12]:
   <tr><th scope="row"><a href="{{link('/tasks', name=row['name'], pool=row['pool'])}}">{{s.brief(row["name"], 60)}}</a><td>{{row["pool"]}}<td class="n">{{s.count(row["runs"])}}<td class="n {{'bad' if row['failed'] else ''}}">{{s.count(row["failed"])}}<td class="n">{{s.millis(row["p50_ms"])}}<td class="n">{{s.millis(row["p95_ms"])}}<td class="n">{{s.millis(row["p99_ms"])}}</tr>
 % end
   </tbody></table></div>
@@ -213,7 +215,6 @@
 </section>
 </div>
 </div>
-% end
 </div>
 <link rel="stylesheet" href="{{asset('vendor/uplot.css')}}">
 <script src="{{asset('vendor/uplot.js')}}" defer></script>
