@@ -239,7 +239,7 @@
   const KINDS = ["error:", "tag:", "key:", "name:", "worker:"];
   let terms = null;
   const complete = (input) => {
-    const list = one("#terms"), head = input.value.replace(/(?:[^\s"]|"[^"]*"?)*$/, "");
+    const list = one("#terms"), head = input.value.match(/^(?:(?:[^\s"]|"[^"]*")*\s+)*/)[0];
     if (!list || list.dataset.head === head) return;
     list.dataset.head = head;
     list.replaceChildren(...[...KINDS, ...(terms || [])].map((term) => {

@@ -29,7 +29,7 @@
   </form>
 % end
   </div>
-  <div class="scroll"><table>
+  <div class="scroll" tabindex="0" role="group" aria-label="Processes of {{node.get("id")}}"><table>
   <thead><tr><th>Pool<th class="n">Process<th class="n">Busy<th class="n">Workers<th class="wide">Load<th class="n" title="Of one core, lately">CPU<th class="n">Hub lag<th class="n">Memory<th class="n" title="Open sockets: to Redis, and what the tasks opened">Connections</tr></thead>
   <tbody>
 % for child in node["children"]:
@@ -66,7 +66,7 @@
 % elif not decisions.value:
   <p class="quiet">It has sized no pool yet: pools given as <code>NAME=MIN..MAX</code> are tuned.</p>
 % else:
-  <div class="scroll"><table><thead><tr><th>When<th>Pool<th>What<th class="n">Workers<th>Why</tr></thead><tbody>
+  <div class="scroll" tabindex="0" role="group" aria-label="Decisions"><table><thead><tr><th>When<th>Pool<th>What<th class="n">Workers<th>Why</tr></thead><tbody>
 % for one in decisions.value:
   <tr><td>{{!s.moment(one.get("at"), now)}}<th scope="row">{{one.get("pool")}}<td>{{one.get("kind")}}<td class="n">{{one.get("from")}} to {{one.get("to")}}<td>{{s.brief(one.get("why"), 300)}}</tr>
 % end
