@@ -447,6 +447,31 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the file to write; - is standard output")
+    parser.add_argument("--pool", metavar="NAME", help="only this pool; else all")
+    parser.add_argument(
+        "--format", metavar="FORMAT", choices=("msgpack", "jsonl"),
+        help="msgpack, or jsonl for JSON lines (default: jsonl for a FILE that ends with .jsonl)",
+    )
+    parser.add_argument(
+        "--unfinished", action="store_true",
+        help="without the tasks that have ended, but for those that others wait for",
+    )
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="what export wrote; - is standard input")
+    parser.add_argument("--pool", metavar="NAME", help="only this pool of the file")
+    parser.add_argument("--into", metavar="NAME", help="put it into a pool of this name")
+    parser.add_argument(
+        "--partial", action="store_true", help="take a file that was cut, as far as it goes"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would come of it, and change nothing"
+    )
+
+
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=seconds, default=2.0,
@@ -657,6 +682,41 @@ GROUPS: tuple[Group, ...] = (
              ('skedulr schedules preview "*/10 * * * * *" --seconds first --count 3',
               "with seconds")),
             _preview,
+        ),
+    )),
+    Group("backup and move", (
+        Command(
+            "export", "transfer:export", "pools into a file, to keep or to import elsewhere",
+            "Write a pool, or all, into a file: tasks with all that is kept of them, records of\n"
+            "those that have ended, schedules made through the API, limits, whether a pool is\n"
+            "paused. Nothing is changed, and any size goes in constant memory. The file is for\n"
+            "its owner alone: arguments and results are in it.\n"
+            "\n"
+            "It may be used while all runs: each task is then as it was at one moment, and what\n"
+            "runs is written as queued. To move to another place pause the pools first, and wait\n"
+            "until nothing runs, or those tasks run here and there.",
+            (("skedulr export backup.msgpack", "everything"),
+             ("skedulr export critical.jsonl --pool critical", "one pool, to look into"),
+             ("skedulr export - | gzip > backup.gz", "through a pipe"),
+             ("skedulr export - --pool old | skedulr import - --redis redis://new/0",
+              "to another server")),
+            _export,
+        ),
+        Command(
+            "import", "transfer:import_", "what export wrote, back into Redis",
+            "Put back what export wrote. A task that is there already, ended or not, stays as it\n"
+            "is, and so do schedules and limits; so an import that was broken off is run again.\n"
+            "What was queued goes behind what is queued there, in its order. Pools that were\n"
+            "paused are paused.\n"
+            "\n"
+            "A file that was cut is refused before anything is written (of a pipe it is known at\n"
+            "its end only). Exit status 1 if something could not be put back: a unique key that\n"
+            "another task holds, a priority in a pool that is kept in streams.",
+            (("skedulr import backup.msgpack --dry-run", "what would come of it"),
+             ("skedulr import backup.msgpack --namespace copy", "into another installation"),
+             ("gunzip -c backup.gz | skedulr import - --pool critical", "one pool of it"),
+             ("skedulr import old.msgpack --pool old --into new", "under another name")),
+            _import,
         ),
     )),
     Group("watch", (

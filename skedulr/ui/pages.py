@@ -19,6 +19,7 @@ import bottle
 from .. import __version__, workflow_list
 from ..cronline import CronLine, check_zone
 from ..errors import SkedulrError, StorageUnavailable
+from ..kept import Kept
 from ..lists import Selection
 from ..scheduling import Plan
 from . import redisview, shown, static
@@ -26,7 +27,7 @@ from .drawing import draw
 from .plain import dump, pretty
 from .problems import Problem
 from .requests import number, only
-from .samples import Kept, dead_groups
+from .samples import dead_groups
 from .security import Guard
 
 if TYPE_CHECKING:
