@@ -1070,4 +1070,5 @@ def _placing_again(record: bytes | None) -> str:
 
 
 def _not_found(id: str) -> TaskNotFound:
+    id = "/".join(split_id(id))  # the pool that a bare uid means is told
     return TaskNotFound(f"no task {id} is known: never submitted, or its record was forgotten")
