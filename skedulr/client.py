@@ -32,6 +32,7 @@ from . import (
     queries,
     sizing,
     spreading,
+    workflow_list,
 )
 from .addresses import read_address
 from .bulk import Bulk
@@ -458,6 +459,22 @@ class Client:
             wire, self.config.namespace, pool, name, period_s, step_s
         ))
 
+    def leader(self) -> dict[str, Any] | None:
+        """Which node leads: ``{"node", "term", "since", "why"}``, ``since`` in epoch seconds and
+        ``why`` the lead was free to take, in words; None where nobody leads."""
+        key = self.space.leader
+
+        def look(wire: Wire) -> lead.Reign | None:
+            fields, (seconds, micros) = wire.calls([
+                ("HMGET", key, *lead.REIGN_FIELDS), ("TIME",)
+            ])
+            return lead.reign_of(fields, int(seconds) * 1000 + int(micros) // 1000)
+
+        reign = self._ask(look)
+        if reign is None:
+            return None
+        return {"node": reign.node, "term": reign.term, "since": reign.since_s, "why": reign.why}
+
     def decisions(self, limit: int = lead.MOST_DECISIONS) -> list[dict[str, Any]]:
         """What the leader decided of tuned pools and why, newest first; the last 200 are kept.
 
@@ -757,6 +774,20 @@ class Client:
             id, seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
             children=seen.children, most_steps=most_steps,
         )
+
+    def workflows(
+        self, *, pool: str | None = None, state: str | None = None, limit: int = 25,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        """The newest workflows by pages: ``{"items", "cursor"}``; see ``workflow_list.page``."""
+        def look(wire: Wire) -> tuple[list[dict[str, Any]], str | None]:
+            return workflow_list.page(
+                wire, self.config.namespace, queries.pool_names(wire, self.space), pool=pool,
+                state=state, limit=limit, cursor=cursor,
+            )
+
+        items, following = self._ask(look)
+        return {"items": items, "cursor": following}
 
     def _see_workflow(self, id: str, among: Container[str] | None) -> _Workflow:
         pool, uid = split_id(id)
@@ -1064,4 +1095,5 @@ def _placing_again(record: bytes | None) -> str:
 
 
 def _not_found(id: str) -> TaskNotFound:
+    id = "/".join(split_id(id))  # the pool that a bare uid means is told
     return TaskNotFound(f"no task {id} is known: never submitted, or its record was forgotten")

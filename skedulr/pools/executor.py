@@ -44,6 +44,8 @@ MOST_AHEAD = 400
 #: After an interruption a handler gets this long to end, then it is abandoned, seconds.
 LAST_WORDS_S = 5.0
 
+#: What an envelope says to readers and to a resubmit: a run asks for none of it.
+_FOR_THE_QUEUE = frozenset(("placing", "limits"))
 _NOTHING = payload.encode(None)
 
 
@@ -243,7 +245,7 @@ class Executor:
         if task is None:
             outcomes.put_off(run)
             return
-        if extras or self._app.shared is not None:
+        if self._app.shared is not None or not _FOR_THE_QUEUE.issuperset(extras):
             task = _as_called(task, extras, self.pool)
         run.task = task
         if cancelled:

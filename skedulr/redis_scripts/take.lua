@@ -11,7 +11,7 @@
 -- include: whole
 -- include: drop_edges
 local outbox, edges, tasks = unpack(KEYS)
-local SLACK = 60000
+local SLACK, HELD = 60000, 2 ^ 52
 local now = now_ms()
 
 local function remove_delivered()
@@ -36,12 +36,13 @@ local function remove_delivered()
 end
 
 -- What is due; else what the clock put further away than anything is put, before it was set back.
+-- From HELD on it is none of that: an import put it there that is not through yet (restore.lua).
 local function next_items()
   local due = redis.call('ZRANGEBYSCORE', outbox, '-inf', whole(now + tonumber(ARGV[2])), 'LIMIT', 0,
                          tonumber(ARGV[1]))
   if #due > 0 then return due end
-  return redis.call('ZRANGEBYSCORE', outbox, whole(now + tonumber(ARGV[3]) + SLACK), '+inf', 'LIMIT',
-                    0, tonumber(ARGV[1]))
+  return redis.call('ZRANGEBYSCORE', outbox, whole(now + tonumber(ARGV[3]) + SLACK),
+                    '(' .. whole(HELD), 'LIMIT', 0, tonumber(ARGV[1]))
 end
 
 remove_delivered()
