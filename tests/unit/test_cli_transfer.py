@@ -165,6 +165,21 @@ def test_a_pool_in_streams_goes_through_and_back(
     assert cli("doctor", "--namespace", "copy").lines == ["nothing is broken"]
 
 
+def test_a_pool_that_was_paused_is_paused_where_it_is_empty_and_not_where_it_is_at_work(
+    cli: Cli, app: skedulr.Skedulr
+) -> None:
+    put(app, "a")
+    put(app, "b", pool="other")
+    app.pause("default")
+    cli.ok("export", "x.msgpack")
+    cli.submit("work", "--namespace", "copy")
+    assert cli.ok("import", "x.msgpack", "--namespace", "copy", "--json").json["paused"] == []
+    made = cli("import", "x.msgpack", "--namespace", "new")
+    assert made.err == "paused, as they were: default; skedulr resume lets them go\n"
+    assert {one["name"]: one["paused"] for one in cli.ok(
+        "pools", "--namespace", "new", "--json").json["items"]} == {"default": True, "other": False}
+
+
 def test_limits_that_were_set_are_set_and_those_known_stay(
     cli: Cli, app: skedulr.Skedulr, server: Server
 ) -> None:
