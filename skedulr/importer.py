@@ -32,7 +32,7 @@ _IMPORTS = 2**20
 
 _WHY = {
     TAKEN: "its unique key is held by another task",
-    PRIORITY: f"it has a priority or a limit, and of this pool {NO_PRIORITY}",
+    PRIORITY: f"it has a limit, and the pool can have none: {NO_PRIORITY}",
     "n": "its state can not be read",
     "i": "its id is not usable",
 }

@@ -765,8 +765,8 @@ GROUPS: tuple[Group, ...] = (
             "paused is paused, where it has no tasks yet.\n"
             "\n"
             "A file that was cut is refused before anything is written (of a pipe it is known at\n"
-            "its end only). Exit status 1 if something could not be put back: a unique key that\n"
-            "another task holds, a priority in a pool that is kept in streams.",
+            "its end only). Exit status 1 if something could not be put back: its unique key is\n"
+            "held by another task, or it has a limit, and the pool is kept in streams.",
             (("skedulr import backup.msgpack --dry-run", "what would come of it"),
              ("skedulr import backup.msgpack --namespace copy", "into another installation"),
              ("gunzip -c backup.gz | skedulr import - --pool critical", "one pool of it"),
