@@ -207,13 +207,13 @@ class Child:
         self.recorder.started = self.executor.holdings.started
         side = self._side = SharedWire(spec.url, name=f"{name}:sweep")
         self.fetcher = Fetcher(
-            store=store, sleeper=Wire(spec.url, name=f"{name}:wake"),
+            store=store,
             lane=Lane(Wire(spec.url, name=f"{name}:claim"), owner, self.patience.ride_out),
             promoter=side, executor=self.executor, driver=self.driver, clock=clock,
             lease_s=config.lease, patience=self.patience, on_gone=self._gone,
             aging_s=config.aging_of(pool),
             settle=lambda wire: settle(wire, keys, spec.pool.transport, config.lease),
-            on_refused=self._refused,
+            on_refused=self._refused, on_unread=lambda pairs: self.heart.give_back(pairs),
         )
         self.recorder.on_retry = self.fetcher.due_in
         self.recorder.relocate = Mover(store=store, lane=self.recorder.lane, space=space).move
