@@ -209,7 +209,7 @@ class Child:
         self.fetcher = Fetcher(
             store=store,
             lane=Lane(Wire(spec.url, name=f"{name}:claim"), owner, self.patience.ride_out),
-            promoter=side, executor=self.executor, driver=self.driver, clock=clock,
+            promoter=side, executor=self.executor, board=self.board, driver=self.driver, clock=clock,
             lease_s=config.lease, patience=self.patience, on_gone=self._gone,
             aging_s=config.aging_of(pool),
             settle=lambda wire: settle(wire, keys, spec.pool.transport, config.lease),

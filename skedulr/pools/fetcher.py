@@ -5,8 +5,9 @@ and is run there the moment one comes (somebody submitted, or the alarm of some 
 is due ready). A stopped client can take a token with it, so a sleep is short.
 
 What such a claim takes is claimed even if this process can not read of it: it asks for no more than
-what a wake brought last, one task where that was none, and while the hub is silent the heart gives
-back what came (``under_way`` of the holdings).
+what a wake brought last, one task where that was none. While the hub is silent the heart gives back
+what came (``under_way`` of the holdings), and while the heart is silent too the master does
+(``under_way`` and ``taken`` of the board).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..hub.alarm import Alarm
 from ..hub.driver import Driver
 from ..storage import Claims, Lane, Storage
 from ..wire import Gone, Runner, WireError
+from .board import Board
 from .executor import Executor
 from .patience import Patience, Stopped
 
@@ -43,7 +45,7 @@ class Fetcher:
     ``on_unread(pairs)`` gets what was claimed and is not for this process any more."""
 
     def __init__(
-        self, *, store: Storage, lane: Lane, promoter: Runner, executor: Executor,
+        self, *, store: Storage, lane: Lane, promoter: Runner, executor: Executor, board: Board,
         driver: Driver, clock: Clock, lease_s: float, patience: Patience,
         on_gone: Callable[[], None], settle: Callable[[Runner], object],
         on_refused: Callable[[ConfigError], None],
@@ -51,7 +53,7 @@ class Fetcher:
     ) -> None:
         self._settle, self._on_refused, self._on_unread = settle, on_refused, on_unread
         self._store, self._lane, self._executor = store, lane, executor
-        self._promoter = promoter
+        self._promoter, self._board = promoter, board
         self._driver, self._clock = driver, clock
         self._lease_s, self._lease_ms = lease_s, round(lease_s * 1000)
         self._aging_ms = round(aging_s * 1000)
@@ -129,7 +131,8 @@ class Fetcher:
 
     def _claim(self, want: int, starting: int, sleep_s: float = 0.0) -> int:
         """Claim once; how many tasks came."""
-        holdings, number, sent_at = self._executor.holdings, self._lane.number + 1, time.monotonic()
+        holdings, sent_at = self._executor.holdings, time.monotonic()
+        number = self._board.under_way = self._lane.number + 1
         holdings.heard = set()
         holdings.under_way.clear()
         holdings.under_way[number] = True
@@ -140,8 +143,10 @@ class Fetcher:
         self._asleep = False
         self._clock.anchor(claims.now_ms)
         self._note_next(claims)
-        if holdings.under_way.pop(number, None) is None:
-            # The hub was silent for so long that the heart began to give this back.
+        ours = holdings.under_way.pop(number, False) and self._board.taken < number
+        self._board.under_way = 0
+        if not ours:
+            # Nobody here read for so long that others began to give this back.
             self._on_unread([(uid, claims.token) for uid in claims.rows[::4]])
         elif claims.rows:
             self._executor.accept(claims, starting, sent_at)

@@ -200,19 +200,18 @@ end
 local stored, last_group = repeated(own, 'claim', number)
 if type(stored) == 'table' then return stored end
 if stored then return again(stored) end
+if want == 0 then
+  remember(own, 'claim', ARGV[2], '')
+  return {now, -1, {}}
+end
 local noted = redis.call('HMGET', meta, 'paused', 'release_at')
 if noted[1] == '1' then return {now, -1, {}} end
 limited = noted[2]
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
-local moved = promote_due(k, now, 500)
-if limited and tonumber(limited) <= now then moved = moved + fire_releases(limiting, now) end
-if want == 0 then
-  remember(own, 'claim', ARGV[2], '')
-  if moved > 0 then wake_one(wake, meta) end
-  return answer({})
-end
+promote_due(k, now, 500)
+if limited and tonumber(limited) <= now then fire_releases(limiting, now) end
 local group = suspects_to_take(last_group)
 local suspected = group > 0
 local took, ids, places, bodies = pop(suspected, suspected and group or want)
@@ -226,6 +225,6 @@ if #ids > 0 then
   remember(own, 'claim', ARGV[2], table.concat(ids, ' '))
   if suspected then remember_group(group, ids) end
 end
-local more = took and (queue_length(k) > 0 or redis.call('EXISTS', suspects) == 1)
-if more then wake_one(wake, meta) end
+local more = took and queue_length(k) > 0
+if more or (took and redis.call('EXISTS', suspects) == 1) then wake_one(wake, meta) end
 return answer(ids, places, bodies, headers, more)
