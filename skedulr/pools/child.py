@@ -274,12 +274,13 @@ class Child:
         self.recorder.start()
         self.executor.start()
         self.heart.start()
+        # Before anything is claimed: how a task is to be tried again after it hung is published.
+        self.publisher.start()
         self.fetcher.start()
         self.sweeper.start()
         self.control.start()
         self.deliverer.start()
         self.ticker.start()
-        self.publisher.start()
         self.listener.start()
         # The driver replaces its own greenlet, the heart its own errors; these can not.
         for part in (self.fetcher, self.recorder, self.control):
@@ -320,7 +321,10 @@ class Child:
         if wanted != self.board.workers and not self.board.draining:
             self.log.info("pool %s: %d workers instead of %d", self.spec.pool.name, wanted,
                           self.board.workers)
+            fewer = wanted < self.board.workers
             self.executor.workers.resize(wanted)
+            if fewer:
+                self.fetcher.ask_anew()
             self.fetcher.on_room()
 
     def _on_word(self, lost: list[tuple[bytes, bytes]], cancelled: list[bytes]) -> None:

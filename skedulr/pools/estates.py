@@ -61,11 +61,11 @@ class Estates:
         unread = f"{process.owner}:{number}".encode()
         try:
             held = store.held_by(self._side, process.owner)
-            for at in range(0, len(held), BATCH):
-                store.release(self._side, process.owner, [
-                    pair for pair in held[at:at + BATCH] if pair[1] == unread
-                ])
-            held = [pair for pair in held if pair[1] != unread]
+            back = [pair for pair in held if pair[1] == unread]
+            if back:
+                # Claims take no more than a batch.
+                store.release(self._side, process.owner, back)
+                held = [pair for pair in held if pair[1] != unread]
             for at in range(0, len(held), BATCH):
                 store.renew(self._side, process.owner, held[at:at + BATCH], lease_ms)
         except WireError as error:

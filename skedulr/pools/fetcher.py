@@ -39,6 +39,10 @@ SHORTEST_SLEEP_S, LONGEST_SLEEP_S, SLEEP_PART = 1.4, 1.9, 0.25
 LAST_ANSWER_S = 2.0
 
 
+class _Anew(BaseException):
+    """Breaks off a claim that sleeps."""
+
+
 class Fetcher:
     """Claims for one executor, once ``settle(wire)`` has told Redis how the pool is kept. Where
     that raises ConfigError nothing is claimed, and ``on_refused(error)`` is called.
@@ -87,6 +91,11 @@ class Fetcher:
             self._end_lane()
         self._alarm.cancel()
 
+    def ask_anew(self) -> None:
+        """There is less room than before: a claim that sleeps asks for too much."""
+        if self._asleep and self._greenlet is not None:
+            self._greenlet.kill(_Anew(), block=False)
+
     def on_room(self) -> None:
         """A worker became free, or a slice of work was done."""
         if not self._room.is_set():
@@ -101,7 +110,11 @@ class Fetcher:
             # Redis may have been away when the master told it how this pool is kept.
             self._lane.insist(lambda: self._settle(self._lane.wire))
             while not self._stopping:
-                self._step()
+                try:
+                    self._step()
+                except _Anew:
+                    self._end_lane()
+                    self._executor.workers.wake()
         except ConfigError as error:
             self._on_refused(error)
         except Gone:
@@ -112,7 +125,8 @@ class Fetcher:
     def _step(self) -> None:
         self._room.clear()
         want, starting = self._executor.room()
-        if want == 0:
+        if want == 0 or not (starting or self._more):
+            # Nothing is taken ahead of need by a claim that sleeps: it would come at any time.
             self._room.wait()
             return
         if self._more:
@@ -169,6 +183,7 @@ class Fetcher:
         try:
             with gevent.Timeout(LAST_ANSWER_S):
                 claims = self._store.claim(last, 0, 0, self._lease_ms)
+            self._lane.number = last.number
         except (WireError, gevent.Timeout) as error:
             log.debug("the last claim is not known to be over: %s", error)
             return  # the master releases the whole owner in the end
