@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
@@ -22,6 +23,7 @@ from .hooks import Hooks
 from .limiting import Limit
 from .schedule_methods import ScheduleMethods
 from .tasks import Call, Chain, Registry, Task
+from .whereabouts import Whereabouts
 from .workflows import Workflow
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ class Skedulr(ScheduleMethods):
         self._clients: dict[None, Client] = {}
         #: What seals arguments and results, where it was given as an object.
         self._codec: Codec | None = None
+        #: Those of OpenTelemetry that give out this app's numbers; see otel.py.
+        self.meter_providers: list[Any] = []
         #: Makes the client where it is not the usual one: the testing kit's.
         self.client_maker: Callable[[ClientConfig], Client] | None = None
         #: ``transactions(store, alias)`` calls ``store()`` once the current transaction of that
@@ -491,12 +495,14 @@ class Skedulr(ScheduleMethods):
         from .client import Client, ClientConfig
 
         settings = configuration.load({}, self._settings, os.environ, Path.cwd(), None)
-        address = configuration.find_redis(settings, os.environ, Path.cwd())
+        find = partial(configuration.find_redis, settings, os.environ, Path.cwd())
+        address = find()
         return (self.client_maker or Client)(ClientConfig(
             url=address.url, namespace=settings.namespace,
             submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
             capacity=settings.capacity or 0, codec=self.codec or codec_of(settings.codec),
             wait_replicas=settings.wait_replicas, how=address.how,
+            whereabouts=None if address.explicit else Whereabouts(address, find),
         ))
 
 

@@ -65,6 +65,8 @@ class Fetcher:
         self._room = Event()
         self._alarm = Alarm(driver, self._ring, inline=True)
         self._asleep = self._stopping = False
+        #: When the last claim was sent, monotonic seconds.
+        self._sent_at = 0.0
         #: Whether Redis may have more than it gave, and how much the last wake brought.
         self._more, self._brought = True, 0
         self._greenlet: gevent.Greenlet | None = None
@@ -114,7 +116,6 @@ class Fetcher:
                     self._step()
                 except _Anew:
                     self._end_lane()
-                    self._executor.workers.wake()
         except ConfigError as error:
             self._on_refused(error)
         except Gone:
@@ -145,7 +146,7 @@ class Fetcher:
 
     def _claim(self, want: int, starting: int, sleep_s: float = 0.0) -> int:
         """Claim once; how many tasks came."""
-        holdings, sent_at = self._executor.holdings, time.monotonic()
+        holdings, self._sent_at = self._executor.holdings, time.monotonic()
         number = self._board.under_way = self._lane.number + 1
         holdings.heard = set()
         holdings.under_way.clear()
@@ -157,15 +158,19 @@ class Fetcher:
         self._asleep = False
         self._clock.anchor(claims.now_ms)
         self._note_next(claims)
+        self._take_in(claims, starting)
+        holdings.heard = None
+        return len(claims.rows) // 4
+
+    def _take_in(self, claims: Claims, starting: int) -> None:
+        holdings, number = self._executor.holdings, int(self._board.under_way)
         ours = holdings.under_way.pop(number, False) and self._board.taken < number
         self._board.under_way = 0
         if not ours:
             # Nobody here read for so long that others began to give this back.
             self._on_unread([(uid, claims.token) for uid in claims.rows[::4]])
         elif claims.rows:
-            self._executor.accept(claims, starting, sent_at)
-        holdings.heard = None
-        return len(claims.rows) // 4
+            self._executor.accept(claims, starting, self._sent_at)
 
     def _note_next(self, claims: Claims) -> None:
         next_ms = claims.next_due_ms
@@ -174,21 +179,19 @@ class Fetcher:
             self._alarm.set(self._clock.to_monotonic(next_ms))
 
     def _end_lane(self) -> None:
-        """Have Redis take no claim of this process any more, and tell what the last one took."""
-        holdings = self._executor.holdings
-        if not holdings.under_way:
+        """Have Redis take no claim of before any more, and take in what the last one took."""
+        if not self._board.under_way:
             return
         last = Lane(self._lane.wire, self._lane.owner, _give_up)
         last.number = self._lane.number
         try:
             with gevent.Timeout(LAST_ANSWER_S):
                 claims = self._store.claim(last, 0, 0, self._lease_ms)
-            self._lane.number = last.number
         except (WireError, gevent.Timeout) as error:
             log.debug("the last claim is not known to be over: %s", error)
             return  # the master releases the whole owner in the end
-        holdings.under_way.clear()
-        holdings.accept(claims, 0)
+        self._lane.number = last.number
+        self._take_in(claims, 0)
 
     # The next due time
 

@@ -6,19 +6,14 @@ since many pages ask for the same.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 from .. import message
-from ..errors import PayloadError, SkedulrError
+from ..errors import PayloadError
 from ..keys import PoolKeys
 from ..wire import Wire
-
-T = TypeVar("T")
 
 #: Ended tasks looked at, of each pool.
 RECORDS = 300
@@ -59,41 +54,6 @@ class Group:
     oldest_s: float = float("inf")
     message: str = ""
     hours: list[int] = field(default_factory=lambda: [0] * 24)
-
-
-class Kept(Generic[T]):
-    """A value that is made again when it is older than ``seconds``; one caller makes it.
-
-    That it could not be made is kept as well: while Redis is silent, those who wait for the value
-    do not each wait for a time-out of their own.
-    """
-
-    def __init__(
-        self, make: Callable[[], T], seconds: float,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._make, self._seconds, self._monotonic = make, seconds, monotonic
-        self._guard = threading.Lock()
-        self._value: T | None = None
-        self._error: SkedulrError | None = None
-        self._made_at = float("-inf")
-
-    def get(self) -> T:
-        """The value. Raises what making it raised."""
-        with self._guard:
-            if self._monotonic() - self._made_at >= self._seconds:
-                self._renew()
-            if self._error is not None:
-                raise self._error
-            assert self._value is not None
-            return self._value
-
-    def _renew(self) -> None:
-        try:
-            self._value, self._error = self._make(), None
-        except SkedulrError as error:
-            self._error = error
-        self._made_at = self._monotonic()
 
 
 def newest(

@@ -19,6 +19,7 @@ from ..client import Client
 from ..counts import Overview
 from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
 from ..handles import Handle
+from ..kept import Kept
 from ..keys import PoolKeys, check_name, split_id
 from ..limiting import Limit
 from ..queries import PoolQueries
@@ -51,13 +52,13 @@ class Site:
         self._key: bytes | None = None
         self._spare_key = os.urandom(32)
         self._key_guard = threading.Lock()
-        self._overview = samples.Kept(self.overview, _COUNTS_S)
-        self._ended = samples.Kept(self._sample, _SAMPLES_S)
-        self._names = samples.Kept(self._measure_names, _NAMES_S)
-        self._dead = samples.Kept(self._sample_dead, _SAMPLES_S)
-        self._sparks = samples.Kept(self._make_sparks, _HISTORY_S)
-        self._frame = samples.Kept(self._make_frame, _COUNTS_S)
-        self._histories: dict[tuple[Any, ...], samples.Kept[dict[str, Any]]] = {}
+        self._overview = Kept(self.overview, _COUNTS_S)
+        self._ended = Kept(self._sample, _SAMPLES_S)
+        self._names = Kept(self._measure_names, _NAMES_S)
+        self._dead = Kept(self._sample_dead, _SAMPLES_S)
+        self._sparks = Kept(self._make_sparks, _HISTORY_S)
+        self._frame = Kept(self._make_frame, _COUNTS_S)
+        self._histories: dict[tuple[Any, ...], Kept[dict[str, Any]]] = {}
         self.feed = Feed(lambda: self.overview().stats())
 
     @property
@@ -155,7 +156,7 @@ class Site:
         asked = (pool, name, how)
         if asked not in self._histories and len(self._histories) >= _HISTORIES:
             self._histories.clear()
-        kept = self._histories.setdefault(asked, samples.Kept(
+        kept = self._histories.setdefault(asked, Kept(
             lambda: self.client.history(pool, name, period_s, step_s), _HISTORY_S
         ))
         return kept.get()
