@@ -208,9 +208,9 @@ class Child:
         self.recorder.started = self.executor.holdings.started
         side = self._side = SharedWire(spec.url, name=f"{name}:sweep")
         self.fetcher = Fetcher(
-            store=store,
+            store=store, promoter=side,
             lane=Lane(Wire(spec.url, name=f"{name}:claim"), owner, self.patience.ride_out),
-            promoter=side, executor=self.executor, board=self.board, driver=self.driver, clock=clock,
+            executor=self.executor, board=self.board, driver=self.driver, clock=clock,
             lease_s=config.lease, patience=self.patience, on_gone=self._gone,
             aging_s=config.aging_of(pool),
             settle=lambda wire: settle(wire, keys, spec.pool.transport, config.lease),
