@@ -419,7 +419,7 @@ class Child:
             if left:
                 self.log.warning("grace is over: %d running tasks go back to the queue", len(left))
             self._give_back(left)
-        self.board.empty_handed = not (self.executor.holdings.held or self.board.under_way)
+        self.board.empty_handed = not self.executor.holdings.held
         return self._status
 
     def _say_what_runs(self, deadline: float) -> None:
