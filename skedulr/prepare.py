@@ -48,7 +48,7 @@ def prepare(
                 when = "+0"  # due when it has waited: it expires from then on
             placing = f"{priority} {when} {lock} {waits.letters}"
             if "_workflow" in own:
-                placing += "w"
+                placing += "W" if own.keys() & {"_map", "_part"} else "w"
         elif priority or lock != "-" or when != "-":
             placing = f"{priority} {when} {lock}"
     if waits is None:

@@ -31,7 +31,7 @@ import msgpack
 
 from . import __version__
 from .errors import ConfigError, PayloadError
-from .keys import UID, check_name
+from .keys import check_name
 from .message import envelope_of
 
 #: Grows when an earlier release can not read the file any more.
@@ -229,8 +229,6 @@ def _check(number: int, line: Any) -> None:
         check_name("pool", line["pool"])
     except ConfigError as error:
         raise Damaged(f"line {number:,}: {error}") from None
-    if "uid" in line and not UID.fullmatch(line["uid"]):
-        raise Damaged(f"line {number:,}: task id {line['uid']!r} is not usable")
 
 
 def total_of(head: Mapping[str, Any]) -> int:

@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("app", "schedule_methods", "otel"),
     ("client", "bulk", "prepare", "committer", "waiting", "workflows",
      "schedule_client", "schedule_records", "schedule_store", "delivery", "flows",
-     "spreading", "importer"),
+     "spreading", "workflow_list", "importer"),
     ("exporter", "transports", "storage", "streams",
      "store", "queries", "lists", "views", "counts", "tasks", "options", "middleware",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
