@@ -253,8 +253,8 @@ def _refuse_filled(call: Call[Any], limits: Iterable[Limit]) -> None:
     for one in limits:
         if named := filled & limiting.names_in(one.key):
             raise ConfigError(
-                f"key={one.key!r} of a limit of {call.task.name} names {min(named)!r}, which is the "
-                "result of another step: it is not known when the task is submitted"
+                f"key={one.key!r} of a limit of {call.task.name} names {min(named)!r}, which is "
+                "the result of another step: it is not known when the task is submitted"
             )
 
 
