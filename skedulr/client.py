@@ -771,7 +771,7 @@ class Client:
         """
         seen = self._see_workflow(id, among)
         return flows.workflow_view(
-            id, seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
+            "/".join(split_id(id)), seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
             children=seen.children, most_steps=most_steps,
         )
 
