@@ -174,13 +174,15 @@ class Chaos:
                 stack.callback(server.close)
                 server.start()
             self._world = stack.enter_context(
-                World(self._servers[0], self._folder, lease_s=self._lease_s, idle_s=self._idle_s)
+                World(
+                    self._servers[0], self._folder, lease_s=self._lease_s, idle_s=self._idle_s,
+                    kept="streams" if self._streams else "zset",
+                )
             )
             self._follow(self._servers[1], self._servers[0])
             self._producers_link = Proxy(self._servers[0].url).start()
             stack.callback(self._producers_link.stop)
-            kept = ":streams" if self._streams else ""
-            for name, pools in (("a", f"default=3x2{kept}"), ("b", f"default=4{kept}")):
+            for name, pools in (("a", "default=3x2"), ("b", "default=4")):
                 node = self._world.node(
                     name, "--grace", f"{GRACE_S:g}", proxied=True, pools=pools,
                     variant=self._variant,

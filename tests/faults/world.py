@@ -111,14 +111,16 @@ class Trap(Proxy):
 
 
 class World:
-    """One server (its caller's), the nodes made here, and the history so far."""
+    """One server (its caller's), the nodes made here, and the history so far. ``kept`` is the
+    transport of the pool, which is the last that ``pools`` names."""
 
     def __init__(
         self, server: Server, folder: Path, *, lease_s: float = 2.0, pools: str = "default=4",
-        idle_s: float = MOST_IDLE_S,
+        idle_s: float = MOST_IDLE_S, namespace: str = "faults", kept: str = "zset",
     ) -> None:
+        self.kept = kept
         self.server, self.folder, self.lease_s, self.pools = server, folder, lease_s, pools
-        self.keys = PoolKeys("faults", "default")
+        self.keys = PoolKeys(namespace, "default")
         self.nodes: list[Node] = []
         self.history = History(lease_s=lease_s, idle_s=idle_s)
         self.log = folder / "effects.log"
@@ -164,8 +166,8 @@ class World:
         path = os.pathsep.join((str(HERE), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep)
         node = Node(
             self.folder / name, url, "--lease", f"{self.lease_s:g}", "--keep-records", "10000000",
-            *flags, pools=pools or self.pools, work="", modules=("effect_tasks",),
-            namespace="faults", env={"EFFECT_LOG": str(self.log), "PYTHONPATH": path},
+            *flags, pools=f"{pools or self.pools}:{self.kept}", work="", modules=("effect_tasks",),
+            namespace=self.keys.namespace, env={"EFFECT_LOG": str(self.log), "PYTHONPATH": path},
         )
         if variant is not None:
             arguments = node.command[node.command.index("master") + 1:]
@@ -200,7 +202,9 @@ class World:
 
     def app(self, url: str | None = None, **settings: object) -> skedulr.Skedulr:
         """A producer's app."""
-        return skedulr.Skedulr(url=url or self.server.url, namespace="faults", **settings)
+        return skedulr.Skedulr(
+            url=url or self.server.url, namespace=self.keys.namespace, **settings
+        )
 
     def submit(
         self, name: str, *args: object, ends: tuple[str, ...] = ("succeeded",),
