@@ -125,7 +125,8 @@ OF_STREAMS = ("token_unchecked", "lease_not_renewed", "no_grace")
 
 
 @pytest.mark.parametrize(("variant", "kept"), [
-    *((variant, "zset") for variant in SCENARIOS), *((variant, "streams") for variant in OF_STREAMS),
+    *((variant, "zset") for variant in SCENARIOS),
+    *((variant, "streams") for variant in OF_STREAMS),
 ])
 def test_a_variant_without_the_guarantee_is_caught(
     world: Callable[..., World], variant: str, kept: str
