@@ -25,13 +25,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from . import message
+from . import message, transports
 from .errors import SkedulrError, StorageUnavailable
 from .storage import ALREADY, BATCH, STORED, TAKEN, Submission
 from .store import Store
-from .transports import on_storage
 from .wire import NotAnswered, Wire, WireError
 
 log = logging.getLogger("skedulr.client")
@@ -297,9 +296,14 @@ class Committer:
     def _send(self, batch: list[Parcel]) -> None:
         """One call; each parcel gets its part of the answer."""
         submissions = [one for parcel in batch for one in parcel.submissions]
-        verdicts, holders = on_storage(self._store, lambda storage: storage.submit(
-            self._wire, submissions, self._capacity, self._replaced
-        ))
+        try:
+            verdicts, holders = self._store.submit(
+                self._wire, submissions, self._capacity, self._replaced
+            )
+        except ResponseError as error:
+            verdicts, holders = transports.elsewhere(self._store, error).submit(
+                self._wire, submissions, self._capacity, self._replaced
+            )
         if self._wait_replicas and (STORED in verdicts or ALREADY in verdicts):
             self._replicate(batch, repeated=ALREADY in verdicts)
         at, remaining = 0, iter(holders)

@@ -57,10 +57,17 @@ def on_storage(store: Store, act: Callable[[Storage], T]) -> T:
     try:
         return act(store)
     except ResponseError as error:
-        named = _OTHER.search(str(error))
-        if named is None:
-            raise
-    return act(_opened(os.getpid(), store.keys.namespace, store.keys.pool, named[1]))
+        other = elsewhere(store, error)
+    return act(other)
+
+
+def elsewhere(store: Store, error: ResponseError) -> Storage:
+    """The storage that keeps a pool which, a script says, is none of ours; any other error is
+    raised again."""
+    named = _OTHER.search(str(error))
+    if named is None:
+        raise error
+    return _opened(os.getpid(), store.keys.namespace, store.keys.pool, named[1])
 
 
 def kept_elsewhere(wire: Runner, keys: PoolKeys) -> Storage | None:
