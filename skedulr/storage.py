@@ -2,8 +2,9 @@
 
 ``Storage`` is what the committer, the fetcher, the recorder, the heart, the sweeper and the master
 use of a pool, and ``skedulr.testing.conformance`` is the suite that every one passes.
-``store.Store`` keeps all of it in Redis, ready work in sorted sets or in a stream. Clients, the UI,
-schedules and workflows go through ``Store`` itself: another class serves them by deriving from it.
+``store.Store`` keeps all of it in Redis, ready work in sorted sets or in a stream. Clients submit,
+cancel, pause and wait through whichever storage a pool has (``transports.on_storage``); lists, the
+UI, schedules and workflows go by ``Store`` alone. ``examples/sqlite_transport`` is another one.
 
 **One step.** Each method is atomic: of two calls at once one comes first, whole. A caller that dies
 in the middle of one leaves all of it done or nothing. ``WireError`` says that it may be either.
