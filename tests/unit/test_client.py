@@ -309,6 +309,32 @@ def test_a_bulk_that_stopped_half_way_can_be_run_again(
     assert stored(one_server) == 3001
 
 
+def test_a_bulk_whose_calls_take_longer_to_make_than_a_submit_may_is_stored(
+    one_server: Server,
+) -> None:
+    """In a patched process nothing else runs while the caller computes, the committer neither."""
+    found = snippets.run("""
+import time
+import skedulr
+
+app = skedulr.Skedulr(url=ARGS[0], submit_timeout=0.5)
+
+@app.task(name="add")
+def add(n): ...
+
+def calls():
+    for n in range(1200):
+        if n % 400 == 399:
+            ends = time.monotonic() + 0.7
+            while time.monotonic() < ends:
+                pass
+        yield add.bind(n)
+
+report(len(app.submit_many(calls())))
+""", one_server.url, patched=True)
+    assert found == stored(one_server) == 1200
+
+
 # --- asking and cancelling ------------------------------------------------------------------------
 
 
