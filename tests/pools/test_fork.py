@@ -55,6 +55,17 @@ def look():
 '''
 
 
+#: A task that lets nothing else run until a file is there.
+COMPUTING = WORK + '''
+
+@task(name="compute_until")
+def compute_until(file):
+    note("began")
+    while not os.path.exists(file):
+        pass
+'''
+
+
 def look(node: Node, pool: str = "default") -> dict[str, Any]:
     uid = node.submit("look", pool=pool)
     found: dict[str, Any] = node.wait_state(uid, "succeeded", pool)["result"]
@@ -104,14 +115,16 @@ def test_a_child_shares_no_pipe_or_loop_with_its_master_or_siblings(start: Start
 
 def test_a_child_answers_no_request_of_the_ui(start: Start) -> None:
     port = free_port()
-    node = start("--ui", f"127.0.0.1:{port}")
-    uid = node.submit("burn", 2)
+    node = start("--ui", f"127.0.0.1:{port}", work=COMPUTING)
+    uid = node.submit("compute_until", "enough")
     node.effects.wait("began", uid)
     # The only child computes: had it the socket, some of these would hang with it.
     for _ in range(20):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/stats", timeout=5) as reply:
             assert json.load(reply)["pools"]
     assert node.task(uid)["state"] == "running"
+    (node.folder / "enough").touch()
+    node.wait_state(uid, "succeeded")
 
 
 def test_no_greenlet_of_the_master_runs_in_a_child(start: Start) -> None:
