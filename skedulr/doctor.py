@@ -64,13 +64,15 @@ TYPES = {
     "waiting": "hash", "held": "zset", "edges": "hash", "outbox": "zset", "history": "hash",
     "limits": "hash", "slots": "hash", "rates": "zset", "releases": "zset", "parked": "zset",
     "queues": "zset", "turns": "zset", "marks": "zset",
+    "workflows": "zset",
     "stream": "stream", "removed": "hash",
     "declared": "zset", "declarers": "zset", "owned": "set", "own": "hash",
 }
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
     ("wake", "meta", "stats", "deaths", "declared", "declarers", "waiting", "edges", "outbox",
-     "limits", "slots", "rates", "releases", "turns", "marks", "history", "removed")
+     "limits", "slots", "rates", "releases", "turns", "marks", "history", "removed",
+     "workflows")
 )
 _COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD", "stream": "XLEN"}
 

@@ -21,6 +21,8 @@ RECORDS = 300
 DEAD_RECORDS = 1_000
 #: A record larger than this is left out, bytes.
 LARGE = 65_536
+#: So many of each kind are offered while somebody types a search.
+_TERMS = {"error": 20, "tag": 20, "name": 30, "worker": 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Ended:
     finished_s: float
     error: str
     message: str
+    tags: tuple[str, ...] = ()
+    worker: str = ""
 
     @property
     def ran_ms(self) -> float | None:
@@ -104,7 +108,8 @@ def _ended(pool: str, uid: str, record: bytes) -> Ended | None:
         text = ""
     return Ended(
         pool, uid, journal.name, journal.end_state or "dead", last.started_ms / 1000,
-        last.at_ms / 1000, error, text,
+        last.at_ms / 1000, error, text, tuple(map(str, journal.extras.get("tags") or ())),
+        last.worker or "",
     )
 
 
@@ -122,6 +127,21 @@ def dead_groups(dead: Iterable[Ended], now_s: float) -> list[Group]:
         if 0 <= hour < 24:
             group.hours[23 - hour] += 1
     return sorted(groups.values(), key=lambda group: (-group.count, group.name, group.error))
+
+
+def terms(ended: Iterable[Ended]) -> list[str]:
+    """Facets of a search that find some of these tasks, the most frequent of each kind first."""
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in _TERMS}
+    for one in ended:
+        counts["error"].update([one.error] if one.error else [])
+        counts["tag"].update(one.tags)
+        counts["name"][one.name] += 1
+        counts["worker"].update([one.worker] if one.worker else [])
+    return [
+        f'{kind}:"{text}"' if " " in text else f"{kind}:{text}"
+        for kind, most in _TERMS.items() for text, _ in counts[kind].most_common(most)
+        if '"' not in text and len(text) <= 100
+    ]
 
 
 def names_of(ended: Iterable[Ended]) -> list[str]:

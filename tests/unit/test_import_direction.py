@@ -25,15 +25,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("app", "schedule_methods", "otel"),
     ("client", "bulk", "prepare", "committer", "waiting", "workflows",
      "schedule_client", "schedule_records", "schedule_store", "delivery", "flows",
-     "spreading"),
-    ("transports", "storage", "streams",
+     "spreading", "workflow_list", "importer"),
+    ("exporter", "transports", "storage", "streams",
      "store", "queries", "lists", "views", "counts", "tasks", "options", "middleware",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "doctor", "findings", "rounds", "signatures", "defaults",
      "dependencies", "limit_store", "figures", "measures", "metrics", "lead", "tuning"),
     ("wire", "wire_errors", "whereabouts", "addresses", "sentinels", "cluster", "redis_scripts",
      "keys", "message", "payload", "retries", "limiting", "uids", "context",
-     "logs", "servercheck", "acl", "statistics", "codecs", "kept"),
+     "logs", "servercheck", "acl", "statistics", "codecs", "kept", "transfer"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.
