@@ -175,21 +175,23 @@ class Claims:
 
 class Returned(NamedTuple):
     """What became of dead owners' claims: uids given back, those of them that were charged with
-    a crash, those that are dead now; and whether more may be left, and hooks are to be told of any
-    that died (``Storage.mourn``)."""
+    a crash, those that are dead now; and whether more may be left, hooks are to be told of any that
+    died (``Storage.mourn``), and there is something to deliver."""
 
     uids: list[bytes]
     charged: list[bytes]
     dead: list[bytes]
     more: bool
     untold: bool = False
+    undelivered: bool = False
 
     @classmethod
     def read(cls, reply: list[Any]) -> Returned:
         """From the reply of release.lua or recover.lua."""
         _, uids, more, *judged = reply
-        charged, dead, *untold = judged or ([], [])
-        return cls(uids, charged, dead, bool(more), bool(dead or (untold and untold[0])))
+        charged, dead, *there = judged or ([], [])
+        untold, undelivered = there or (0, 0)
+        return cls(uids, charged, dead, bool(more), bool(dead or untold), bool(undelivered))
 
 
 class Trimmed(NamedTuple):
