@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from . import message
+from .delivery import Delivery
 from .findings import KINDS, Finding, Kind, name, raw
 from .keys import PER_OWNER, PoolKeys, SpaceKeys
 from .redis_scripts import script
@@ -42,6 +43,8 @@ from .rounds import (
     pool_keys,
     scan,
 )
+from .spreading import spread_of
+from .ties import Broken, Edges, Outbox, Waiting
 from .wire import Wire
 
 #: Between the two looks, seconds. A script takes milliseconds; a step from pool to pool, a few.
@@ -68,8 +71,8 @@ TYPES = {
 }
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
-    ("wake", "meta", "stats", "declared", "declarers", "waiting", "edges", "outbox", "limits",
-     "slots", "rates", "releases", "turns", "marks", "history", "removed")
+    ("wake", "meta", "stats", "declared", "declarers", "limits", "slots", "rates", "releases",
+     "turns", "marks", "history", "removed")
 )
 _COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD", "stream": "XLEN"}
 
@@ -132,6 +135,7 @@ class Doctor:
                 break
             self.on_progress(len(done))
             mended += done
+            self._hurry_deliverers(done)
             left = [one for one in self._look_at(done) if one.fixable]
         return mended
 
@@ -172,6 +176,7 @@ class Doctor:
         unknown = {keys.prefix + one for one in names if not _is_known(one)}
         return [
             Tasks(wire, keys, self._grace_ms), Owners(wire, keys, owners - {""}),
+            Waiting(wire, keys), Edges(wire, keys), Outbox(wire, keys),
             Locks(wire, keys), Limits(wire, keys), Schedules(wire, keys), Notes(wire, keys),
             Unknown(wire, pool, unknown),
         ]
@@ -198,6 +203,9 @@ class Doctor:
         how = KINDS[group[0].kind]
         if how.script == "command":
             yield from (one for one in group if self._mend_plainly(one))
+            return
+        if how.script in ("tie", "deliver"):
+            yield from self._tie(group) if how.script == "tie" else self._deliver(group)
             return
         # One mend may be for several: all that is left of a task goes at once.
         same: dict[Any, list[Finding]] = defaultdict(list)
@@ -228,6 +236,56 @@ class Doctor:
         names: list[Any] = [raw(key) for key in keys.of(found.keys, page[0].owner)]
         letters: bytes = self._wire.run(found, names, args)[1]
         return (one for one, letter in zip(page, letters.decode(), strict=True) if letter == "m")
+
+    def _tie(self, group: Sequence[Finding]) -> Iterator[Finding]:
+        """Tie children to those parents that would not tell them; what is known of these they are
+        told at once."""
+        pool = group[0].pool or ""
+        waiting = Waiting(self._wire, PoolKeys(self.namespace, pool))
+        by_uid: dict[str, list[Finding]] = defaultdict(list)
+        for one in group:
+            by_uid[one.uid].append(one)
+        for uids in pages(by_uid, JOURNALS):
+            mended = set()
+            for part in pages(waiting.untied([raw(uid) for uid in uids]), PAGE):
+                self._tie_part(pool, part)
+                mended |= {one.child.uid for one in part}
+            yield from (one for uid in uids if uid in mended for one in by_uid[uid])
+
+    def _tie_part(self, pool: str, part: Sequence[Broken]) -> None:
+        edges = []
+        for one in part:
+            journal = one.child.journal
+            if journal is None or spread_of(journal) is None:
+                edges.append((one.parent, one.edge, one.missing))
+        self._delivery.tie_again(edges)
+        maps = {one.child.uid: one.child.journal for one in part}
+        for uid, journal in maps.items():
+            if journal is not None and spread_of(journal) is not None:
+                self._delivery.make_again(pool, uid, journal)
+
+    def _deliver(self, group: Sequence[Finding]) -> Iterator[Finding]:
+        """Tell what nobody has told."""
+        pool = group[0].pool or ""
+        self._delivery.settle([pool])
+        items = [raw(one.uid) for one in group]
+        left: list[Any] = []
+        for page in pages(items, PAGE):
+            left += self._wire.call("ZMSCORE", PoolKeys(self.namespace, pool).outbox, *page)
+        yield from (one for one, score in zip(group, left, strict=True) if score is None)
+
+    def _hurry_deliverers(self, mended: Iterable[Finding]) -> None:
+        """What is to be told or tied now would be noticed some seconds later."""
+        pools = {one.pool for one in mended if KINDS[one.kind].action in ("hold", "hurry")}
+        pools |= self._delivery.told
+        pools |= {one.pool for one in mended if one.kind == "body-unreadable"}
+        self._delivery.told.clear()
+        for pool in sorted(filter(None, pools)):
+            self._wire.call("PUBLISH", self._space.control, f"outbox {pool}/")
+
+    @cached_property
+    def _delivery(self) -> Delivery:
+        return Delivery(self.namespace, self._wire)
 
     def _mend_plainly(self, one: Finding) -> bool:
         """Mends that need no script: done twice, or too late, they change nothing that counts. A
