@@ -360,7 +360,7 @@ class Delivery:
         if store.begin(self._wire, "stop", uid) == ENDED:
             return False
         by_pool: dict[str, list[str]] = {}
-        for at, (_, where) in enumerate(journal.extras["steps"]):
+        for at, (_, where, *_) in enumerate(journal.extras["steps"]):
             by_pool.setdefault(where, []).append(f"{uid}.{at}")
         for where, uids in by_pool.items():
             for part in _parts(uids, BATCH):

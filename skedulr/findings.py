@@ -5,8 +5,8 @@ of these states behind; they come from a failover that lost writes, an operator'
 program on the same server, or a mistake of ours.
 
 A live task has a body in ``tasks`` and is in one place: ready, delayed, suspects, parked by a
-limit, waiting for others (in waiting and in held), or claimed (a claim, a lease, an entry in what its
-owner holds). One that ended has a record instead, listed in done or dead. All else beside them
+limit, waiting for others (in waiting and in held), or claimed (a claim, a lease, an entry in what
+its owner holds). One that ended has a record instead, listed in done or dead. All else beside them
 (header, cancel flag, watch, progress, lock) goes with the body.
 """
 
