@@ -265,14 +265,16 @@ class Doctor:
                 self._delivery.make_again(pool, uid, journal)
 
     def _deliver(self, group: Sequence[Finding]) -> Iterator[Finding]:
-        """Tell what nobody has told."""
-        pool = group[0].pool or ""
-        self._delivery.settle([pool])
-        items = [raw(one.uid) for one in group]
-        left: list[Any] = []
-        for page in pages(items, PAGE):
-            left += self._wire.call("ZMSCORE", PoolKeys(self.namespace, pool).outbox, *page)
-        yield from (one for one, score in zip(group, left, strict=True) if score is None)
+        """Tell what nobody has told. All of the pool is told with it: there is only one way."""
+        keys = PoolKeys(self.namespace, group[0].pool or "")
+        outbox = Outbox(self._wire, keys)
+        overdue = {one.place for page in pages(group, PAGE) for one in outbox.again(page)}
+        late = [one for one in group if one.place in overdue]
+        if late:
+            self._delivery.settle([keys.pool])
+        for page in pages(late, PAGE):
+            scores = self._wire.call("ZMSCORE", keys.outbox, *(raw(one.uid) for one in page))
+            yield from (one for one, score in zip(page, scores, strict=True) if score is None)
 
     def _hurry_deliverers(self, mended: Iterable[Finding]) -> None:
         """What is to be told or tied now would be noticed some seconds later."""
