@@ -60,6 +60,7 @@ from .limiting import Limit
 from .names import Directory, Published
 from .prepare import prepare
 from .storage import (
+    ALREADY,
     DUPLICATE,
     FULL,
     NO_PRIORITY,
@@ -294,7 +295,9 @@ class Client:
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
         return self._process().committer(pool).post(submissions)
 
-    def _tie(self, pool: str, parcel: Parcel) -> None:
+    def _tie(
+        self, pool: str, parcel: Parcel, verdicts: tuple[str, ...] = (STORED,)
+    ) -> None:
         """Tie tasks that were just stored to those they wait for. Where one of these is unknown,
         what waits for it is removed again: TaskNotFound.
 
@@ -303,7 +306,7 @@ class Client:
         children = [
             Child(pool, one.uid, 0, one.waits)
             for one, verdict in zip(parcel.submissions, parcel.wait(), strict=True)
-            if one.waits is not None and verdict == STORED
+            if one.waits is not None and verdict in verdicts
         ]
         if children:
             lost = self._ask(lambda wire: self._attach(wire, children))
@@ -695,9 +698,11 @@ class Client:
         )
         for _ in bulk.run(calls):
             pass
-        # Only now: a step may wait for one that was stored after it.
+        # Only now: a step may wait for one that was stored after it. Also those that were there: by
+        # a process that died before it tied them, or a call whose answer was lost. No outbox says
+        # that they are to be tied, and once the workflow has begun nobody would.
         for pool, parcel in parcels:
-            self._tie(pool, parcel)
+            self._tie(pool, parcel, (STORED, ALREADY))
 
     def _drop_workflow(self, id: str, body: bytes) -> None:
         """Remove what is stored of it, if Redis answers; else a deliverer does that in time."""

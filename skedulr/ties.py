@@ -283,9 +283,8 @@ class Waiting:
             if not (living[uid] and edges[at][2].text(parent).encode() in named[uid])
         ]
         for part in pages(doubtful, JOURNALS):
-            asked = [raw(split_id(parent)[1]) for _, parent in part]
             answers = at_once(self._wire, [
-                command for uid in asked for command in (
+                command for uid in [raw(split_id(parent)[1]) for _, parent in part] for command in (
                     ("HEXISTS", k.tasks, uid), ("HGET", k.records, uid), ("HGET", k.edges, uid),
                     ("ZMSCORE", k.outbox, *(b"%c %s" % (letter, uid) for letter in _TELLING)),
                 )

@@ -127,6 +127,7 @@ end
 -- held><what it is to hold>"; all of its parents are asked anew. '' for one that waits for nothing.
 mends['hold'] = function(id, detail)
   local length, texts = string.match(detail, '^(%-?%d+) (.*)$')
+  if not length then return false end
   length = tonumber(length)
   local before, text = redis.call('HGET', waiting, id), string.sub(texts, math.max(length, 0) + 1)
   if before ~= (length >= 0 and string.sub(texts, 1, length)) then return false end
@@ -328,8 +329,9 @@ end
 mends['unedge'] = function(field, seen)
   if redis.call('HGET', edges, field) ~= seen then return false end
   redis.call('HDEL', edges, field)
-  local page = 1
-  while page <= 500 and redis.call('HDEL', edges, field .. ',' .. page) == 1 do page = page + 1 end
+  for page = 1, 500 do
+    if redis.call('HDEL', edges, field .. ',' .. page) == 0 then break end
+  end
   return true
 end
 

@@ -806,7 +806,7 @@ def test_a_busy_system_gives_no_findings(server: Server) -> None:
         wire = Wire(server.url, name=f"test:busy:{number}")
         dice = random.Random(number)
         incarnation = count = 0
-        hands = Hands(wire, f"busy.{number}.0")
+        hands, delivery = Hands(wire, f"busy.{number}.0"), Delivery("skedulr", wire)
         try:
             while not stop.is_set():
                 count += 1
@@ -821,6 +821,11 @@ def test_a_busy_system_gives_no_findings(server: Server) -> None:
                     if dice.random() < 0.2:
                         hands.store.cancel(wire, one[0].decode(), CANCEL, "control")
                     act(one)
+                if count % 3 == 0:
+                    parents = [f"t{number}-{count - dice.randrange(3)}" for _ in range(2)]
+                    hands.tie(f"c{number}-{count}", *dict.fromkeys(parents))
+                if count % 4 == 0:
+                    delivery.deliver("default", ahead_ms=10_000)
                 if count % 25 == 0:
                     hands.store.release_owner(wire, hands.owner)
                     incarnation += 1

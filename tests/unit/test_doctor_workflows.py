@@ -13,7 +13,7 @@ import pytest
 from skedulr import Skedulr, TaskNotFound, message
 from skedulr.doctor import Doctor
 from skedulr.findings import Finding
-from skedulr.keys import PoolKeys, SpaceKeys
+from skedulr.keys import PoolKeys
 from skedulr.redis_scripts import Script
 from skedulr.testing import app
 from skedulr.testing.driven import DrivenApp
@@ -424,3 +424,20 @@ def test_whatever_is_lost_of_a_workflow_nothing_waits_for_ever(seed: int) -> Non
                 story.__name__, house.wire.call("HGETALL", POOL.waiting),
                 house.wire.call("HGETALL", OTHER.waiting))
     assert lost
+
+
+def test_a_workflow_that_another_process_left_untied_is_tied_by_the_next_that_starts_it(
+    house: House,
+) -> None:
+    def start() -> None:
+        with house.app.workflow("night", id="night-1") as w:
+            a = w.add(house.run.bind("a"))
+            w.add(house.run.using(pool="other").bind("b"), depends_on=a)
+
+    house.die(0)  # all steps are stored, and some are tied
+    with suppress(Died):
+        start()
+    house.watch()
+    start()
+    house.app.drain()
+    assert house.ran == ["a", "b"]
