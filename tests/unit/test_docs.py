@@ -25,6 +25,7 @@ from docpages import DOCS, ROOT, Block, anchors, blocks, links, pages, prose, sp
 import skedulr
 from skedulr import config, testing
 from skedulr.cli import grammar
+from skedulr.findings import KINDS
 from skedulr.options import _CHECKS
 
 README = ROOT / "README.md"
@@ -336,6 +337,12 @@ def _texts() -> tuple[str, ...]:
                     for part in node.values
                 ))
     return tuple(found)
+
+
+def test_every_finding_of_the_doctor_is_explained() -> None:
+    text = prose(DOCS / "operations.md").partition("## What the doctor finds")[2]
+    cells = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+    assert sorted(re.findall(r"`([a-z-]+)`", " ".join(cells))) == sorted(KINDS)
 
 
 # Links
