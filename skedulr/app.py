@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
@@ -22,6 +23,7 @@ from .hooks import Hooks
 from .limiting import Limit
 from .schedule_methods import ScheduleMethods
 from .tasks import Call, Chain, Registry, Task
+from .whereabouts import Whereabouts
 from .workflows import Workflow
 
 if TYPE_CHECKING:
@@ -491,12 +493,14 @@ class Skedulr(ScheduleMethods):
         from .client import Client, ClientConfig
 
         settings = configuration.load({}, self._settings, os.environ, Path.cwd(), None)
-        address = configuration.find_redis(settings, os.environ, Path.cwd())
+        find = partial(configuration.find_redis, settings, os.environ, Path.cwd())
+        address = find()
         return (self.client_maker or Client)(ClientConfig(
             url=address.url, namespace=settings.namespace,
             submit_timeout_s=settings.submit_timeout, payload_limit=settings.payload_limit,
             capacity=settings.capacity or 0, codec=self.codec or codec_of(settings.codec),
             wait_replicas=settings.wait_replicas, how=address.how,
+            whereabouts=None if address.explicit else Whereabouts(address, find),
         ))
 
 

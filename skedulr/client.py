@@ -47,6 +47,7 @@ from .errors import (
     PayloadTooLarge,
     QueueFull,
     ResultTimeout,
+    SkedulrError,
     StorageUnavailable,
     TaskFailed,
     TaskNotFound,
@@ -63,17 +64,18 @@ from .storage import (
     ALREADY,
     DUPLICATE,
     FULL,
-    NO_PRIORITY,
     PRIORITY,
     STORED,
     TAKEN,
     UNKNOWN,
     Submission,
+    without_priorities,
 )
 from .store import Store
 from .tasks import Call, Task
 from .uids import Uids
 from .waiting import Listener, Watch
+from .whereabouts import Whereabouts
 from .wire import Wire, WireError, socket_thread
 from .wires import Wires
 
@@ -110,10 +112,14 @@ class ClientConfig:
     codec: Codec | None = None
     #: How the address was found, as a phrase for errors ("from SKEDULR_REDIS_URL").
     how: str = ""
+    #: Where nobody named the server: where it is by now.
+    whereabouts: Whereabouts | None = None
 
     @property
     def at(self) -> str:
         """The server in words, its password hidden."""
+        if self.whereabouts is not None:
+            return str(self.whereabouts)
         return hide_password(self.url) + (f" ({self.how})" if self.how else "")
 
 
@@ -132,10 +138,13 @@ class _Process:
         _live.add(self)
         self._space = SpaceKeys(config.namespace)
         name = f"skedulr:{config.name}:{self.pid}"
-        self.wires = Wires(config.url, name=f"{name}:query", timeout_s=config.submit_timeout_s)
+        self.wires = Wires(
+            config.url, name=f"{name}:query", timeout_s=config.submit_timeout_s,
+            whereabouts=config.whereabouts,
+        )
         self.listener = Listener(
             url=config.url, channel=self._space.ended(f"{self.pid}-{os.urandom(6).hex()}"),
-            name=f"{name}:listen",
+            name=f"{name}:listen", whereabouts=config.whereabouts,
         )
         self._name = name
         self._committers: dict[str, Committer] = {}
@@ -156,10 +165,10 @@ class _Process:
             store=Store(PoolKeys(self._config.namespace, pool)),
             wire=Wire(
                 self._config.url, name=f"{self._name}:submit",
-                timeout_s=self._config.submit_timeout_s,
+                timeout_s=self._config.submit_timeout_s, whereabouts=self._config.whereabouts,
             ),
             timeout_s=self._config.submit_timeout_s, capacity=self._config.capacity,
-            wait_replicas=self._config.wait_replicas, at=self._config.at,
+            wait_replicas=self._config.wait_replicas, at=lambda: self._config.at,
             announce=partial(_announce, self._space.pools, pool),
         )
 
@@ -272,6 +281,8 @@ class Client:
         try:
             handles.extend(self._bulk().run(calls))
         except Exception as error:
+            if isinstance(error, SkedulrError):
+                error.__traceback__ = None  # it is told in our own words, which name what is wrong
             raise BulkError(
                 f"{len(handles):,} calls are stored, then: {error}", list(handles), len(handles)
             ) from error
@@ -343,7 +354,7 @@ class Client:
         if verdict == DUPLICATE:
             raise DuplicateTask(f"another task has the id {id}: ids are used once", id)
         if verdict == PRIORITY:
-            raise ConfigError(f"pool {pool!r} has no priorities and no limits: {NO_PRIORITY}")
+            raise ConfigError(without_priorities(pool))
         if verdict == FULL:
             raise QueueFull(f"pool {pool!r} is full: it holds {self.config.capacity:,} tasks")
         if verdict == TAKEN:
@@ -888,6 +899,11 @@ class Client:
             names = (one.decode("utf-8", "replace") for one in known)
             raise UnknownTask(f"no process has published a task {name!r}{nearest(name, names)}")
         return found
+
+    def require_pool(self, name: str) -> None:
+        """UnknownPool where nothing was ever served or submitted under that name; it names the
+        nearest pool there is."""
+        self._chosen_pools(name)
 
     def _look_up(self, name: str) -> bytes | None:
         entry: bytes | None = self._ask(lambda wire: wire.call("HGET", self.space.names, name))

@@ -53,7 +53,9 @@ class Parcel:
         "submissions", "verdicts",
     )
 
-    def __init__(self, submissions: Sequence[Submission], deadline: float, at: str = "") -> None:
+    def __init__(
+        self, submissions: Sequence[Submission], deadline: float, at: Callable[[], str] = str
+    ) -> None:
         self.submissions, self.deadline, self.at = submissions, deadline, at
         self.verdicts: str | None = None
         #: Who holds the unique key of each submission whose verdict is TAKEN, by its index.
@@ -86,7 +88,7 @@ class Parcel:
             self.abandoned = not answered
         if not answered:
             maybe = self.sent or self.flying
-            raise unavailable("no answer in time", at=self.at, maybe_submitted=maybe)
+            raise unavailable("no answer in time", at=self.at(), maybe_submitted=maybe)
 
     def answer(self, verdicts: str | None, error: BaseException | None = None) -> None:
         """Give the caller its answer; only the first one counts."""
@@ -102,7 +104,7 @@ class Committer:
     def __init__(
         self, *, store: Storage, wire: Wire, timeout_s: float, capacity: int = 0,
         wait_replicas: int = 0, announce: Callable[[Wire], None] = lambda wire: None,
-        at: str = "",
+        at: Callable[[], str] = str,
     ) -> None:
         self._at = at
         self._store, self._wire, self._announce = store, wire, announce
@@ -125,7 +127,7 @@ class Committer:
 
     def submit(self, submissions: Sequence[Submission]) -> Parcel:
         """Store up to 500; an answered parcel. Raises what kept them from being stored."""
-        parcel = Parcel(submissions, time.monotonic() + self._timeout_s, self._at)
+        parcel = self._parcel(submissions)
         try:
             if self._alone and self._may_carry(parcel):
                 self._carry(parcel)
@@ -142,9 +144,12 @@ class Committer:
 
     def post(self, submissions: Sequence[Submission]) -> Parcel:
         """Hand in up to 500 submissions; ``wait`` on the parcel for the answer."""
-        parcel = Parcel(submissions, time.monotonic() + self._timeout_s, self._at)
+        parcel = self._parcel(submissions)
         self._enqueue(parcel)
         return parcel
+
+    def _parcel(self, submissions: Sequence[Submission]) -> Parcel:
+        return Parcel(submissions, time.monotonic() + self._timeout_s, self._at)
 
     def stop(self) -> None:
         """Close the connection and let the thread end, once what was handed in is answered."""
@@ -175,7 +180,7 @@ class Committer:
         except WireError as error:
             parcel.sent = error.sent
             if time.monotonic() + _FIRST_PAUSE_S >= parcel.deadline:
-                raise unavailable(error, at=self._at, maybe_submitted=parcel.sent) from error
+                raise unavailable(error, at=self._at(), maybe_submitted=parcel.sent) from error
         except RedisError as error:
             raise _refused(error) from error
 
@@ -229,7 +234,7 @@ class Committer:
         for parcel in batch:
             maybe = parcel.sent or parcel.flying
             parcel.answer(None, unavailable(
-                "its sender was killed", at=self._at, maybe_submitted=maybe
+                "its sender was killed", at=self._at(), maybe_submitted=maybe
             ))
         self._thread = self._busy = None
         if self._waiting:
@@ -349,7 +354,12 @@ def unavailable(
     where = f" at {at}" if at else ""
     text = f"Redis is not available{where}: {why}{known}"
     failure = StorageUnavailable(text, bool(maybe_submitted))
-    failure.__cause__ = why if isinstance(why, BaseException) else None
+    if isinstance(why, BaseException):
+        # The cause tells what kind of trouble it is. Where in the depths of a connection it came
+        # up, and in which library's words before ours, would only bury the one line that helps.
+        why.__traceback__ = why.__cause__ = None
+        why.__suppress_context__ = True
+        failure.__cause__ = why
     return failure
 
 
@@ -362,7 +372,7 @@ def _in_time(batch: list[Parcel], problem: WireError, ahead_s: float = 0.0) -> l
         if time.monotonic() + ahead_s < parcel.deadline:
             left.append(parcel)
         else:
-            parcel.answer(None, unavailable(problem, at=parcel.at, maybe_submitted=parcel.sent))
+            parcel.answer(None, unavailable(problem, at=parcel.at(), maybe_submitted=parcel.sent))
     return left
 
 

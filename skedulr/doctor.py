@@ -60,6 +60,7 @@ MOST_TURNS = 4
 TYPES = {
     "ready": "zset", "delayed": "zset", "leases": "zset", "claims": "hash", "tasks": "hash",
     "info": "hash", "suspects": "zset", "done": "zset", "records": "hash", "dead": "zset",
+    "deaths": "zset",
     "cancels": "set", "watch": "hash", "wake": "list", "meta": "hash", "stats": "hash",
     "unique": "hash", "windows": "zset", "progress": "hash", "broken": "hash",
     "schedules": "hash", "planned": "hash", "resting": "hash", "ticks": "zset",
@@ -71,8 +72,8 @@ TYPES = {
 }
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
-    ("wake", "meta", "stats", "declared", "declarers", "limits", "slots", "rates", "releases",
-     "turns", "marks", "history", "removed")
+    ("wake", "meta", "stats", "deaths", "declared", "declarers", "limits", "slots", "rates",
+     "releases", "turns", "marks", "history", "removed")
 )
 _COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD", "stream": "XLEN"}
 

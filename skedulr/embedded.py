@@ -14,9 +14,10 @@ end of a pipe. Its forked children inherit that end. The pipe closes when the la
 however they ended, and then the keeper stops the server. A child that hangs for good holds it
 longer, so the keeper gives up ``linger_s`` after the master's death.
 
-The master may be patched by gevent or not, before or after. ``posix_spawn`` and ``waitpid`` come
-from ``posix``, where ``os`` has them from: gevent's own make a hub and watch the child, and a hub
-that exists before the children are forked is what the master avoids.
+The master may be patched by gevent or not, before or after. ``posix_spawn``, ``waitpid`` and
+``close`` come from ``posix``, where ``os`` has them from: gevent's own make a hub and watch the
+child, and a hub that exists before the children are forked is what the master avoids; and its
+``close`` closes when the loop runs next, so that who reads a pipe to its end waits for himself.
 
 The server in turn has the keeper for parent, which has one thread, so here the parent-death signal
 is right: should the keeper be killed, the server ends (on Linux; elsewhere it runs on, and the
@@ -204,7 +205,7 @@ def _prepare(directory: Path) -> Path:
     ignore = directory / ".gitignore"
     if not ignore.exists():
         ignore.write_text("# Data of a development server.\n*\n")
-    os.close(os.open(directory / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    posix.close(os.open(directory / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     return directory
 
 
@@ -239,12 +240,12 @@ class _KeeperHandle:
                 setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD),
             )
         except BaseException:
-            os.close(self._control)
-            os.close(self._status)
+            posix.close(self._control)
+            posix.close(self._status)
             raise
         finally:
-            os.close(theirs)
-            os.close(status)
+            posix.close(theirs)
+            posix.close(status)
 
     def wait(self) -> str | None:
         """The keeper's first report: None if the server answers, else what went wrong."""
@@ -278,8 +279,8 @@ class _KeeperHandle:
             pass
         while os.read(self._status, 4096):
             pass
-        os.close(self._control)
-        os.close(self._status)
+        posix.close(self._control)
+        posix.close(self._status)
         try:
             posix.waitpid(self.pid, 0)
         except ChildProcessError:
@@ -292,7 +293,7 @@ def _pipe() -> tuple[int, int]:
     ends = os.pipe()
     high = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
     for end in ends:
-        os.close(end)
+        posix.close(end)
     return high[0], high[1]
 
 

@@ -23,7 +23,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 EVENTS = {
     "success": "the context of the run, and its result",
     "retry": "the context of the run, the error, and the seconds until the next attempt",
-    "dead": "the context of the run (None if it never began), and the error",
+    "dead": "the context of the run (None if it never began), and the error; at least once for "
+            "each task that ends as dead. Where its process died with it, or hung and was killed, "
+            "some child of the pool is told: a context as its record has it, and a TaskFailed",
     "child_start": "the pool's name, in each child once its workers are ready",
     "long_queue": "the statistics of a pool whose predicted wait passed the upper edge of "
                   "--target-wait, or came back; once in the cluster",

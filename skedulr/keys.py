@@ -19,7 +19,8 @@ UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@=+-]{0,199}")
 #: Keys of a pool that stand alone.
 SINGLE = (
     "ready", "delayed", "leases", "claims", "tasks", "info", "suspects", "done", "records",
-    "dead", "cancels", "watch", "wake", "meta", "stats", "unique", "windows", "progress", "broken",
+    "dead", "deaths", "cancels", "watch", "wake", "meta", "stats", "unique", "windows", "progress",
+    "broken",
     "schedules", "planned", "resting", "ticks", "declared", "declarers",
     "waiting", "held", "edges", "outbox", "history", "stream", "removed",
     "limits", "slots", "rates", "releases", "parked", "queues", "turns", "marks",
@@ -68,6 +69,7 @@ class PoolKeys:
     done: str
     records: str
     dead: str
+    deaths: str
     cancels: str
     watch: str
     wake: str

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from .pools.master import Master
 from .pools.modules import load_modules, print_error
 from .pools.notify import Notifier
 from .pools.pidfile import PidFile
+from .pools.trial import can_be_imported
 from .servercheck import check_server
 from .transports import settle
 from .ui.app import make_app
@@ -65,12 +67,15 @@ def run(arguments: list[str]) -> int:
     try:
         if pid_file is not None:
             pid_file.take()
-        url, server = _server(settings)
+        url, server, unchecked = _server(settings)
         _settle_transports(settings, url)
-        return _run_master(settings, url, pid_file)
+        check = partial(_check, url) if unchecked else None
+        return _run_master(settings, url, pid_file, check)
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
+    except _CanNotBoot:
+        return CANNOT_BOOT
     except KeyboardInterrupt:
         # Before the master listens to signals itself.
         return STOPPED
@@ -79,6 +84,10 @@ def run(arguments: list[str]) -> int:
             server.stop()
         if pid_file is not None:
             pid_file.release()
+
+
+class _CanNotBoot(Exception):
+    """A module has an error, which has been told."""
 
 
 def _refuse_contradictions(settings: config.Config) -> None:
@@ -130,16 +139,21 @@ def _warn_of_passwords(settings: config.Config) -> None:
                     "SKEDULR_UI_AUTH, --ui-auth-file")
 
 
-def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:
-    """The server's address, and the embedded server if this master started or joined one."""
+def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None, bool]:
+    """The server's address, the embedded server if this master started or joined one, and whether
+    the server is still to be checked: it does not answer yet."""
     if settings.embedded:
-        return _start_embedded(settings, "asked for by --embedded")
+        return *_start_embedded(settings, "asked for by --embedded"), False
     address = config.find_redis(settings, os.environ, Path.cwd())
     problem = _problem_with(address.url)
     if problem is None:
         log.info("using %s (%s)", config.hide_password(address.url), address.how)
-        _warn_of(address.url)
-        return address.url, None
+        try:
+            _check(address.url)
+        except WireError as error:
+            log.debug("the server can not be checked now: %s", error)
+            return address.url, None, True
+        return address.url, None, False
     if not address.explicit:
         if isinstance(problem, Barred):
             # One answers, so there is no need of another; but this one is not for us.
@@ -147,14 +161,14 @@ def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None]:
                 f"Redis at {address} does not let us in: {problem}; "
                 "give --redis with user and password, or --embedded"
             )
-        return _start_embedded(settings, f"no server answers at {address.url}")
+        return *_start_embedded(settings, f"no server answers at {address.url}"), False
     if isinstance(problem, Barred):
         log.error(
             "Redis at %s does not let us in: %s; trying again until it does", address, problem
         )
     else:
         log.warning("Redis at %s does not answer: %s; waiting for it", address, problem)
-    return address.url, None
+    return address.url, None, True
 
 
 def _problem_with(url: str) -> WireError | None:
@@ -172,14 +186,13 @@ def _problem_with(url: str) -> WireError | None:
     return None
 
 
-def _warn_of(url: str) -> None:
-    """Say where this server may lose what it is given; raises ConfigError for one too old."""
+def _check(url: str) -> None:
+    """Say where this server may lose what it is given; raises ConfigError for one too old, and the
+    errors of a wire."""
     wire = Wire(url, name="skedulr:start", timeout_s=2)
     try:
         for warning in check_server(wire):
             log.warning("%s", warning)
-    except WireError as error:
-        log.debug("the server can not be checked now: %s", error)
     finally:
         wire.close()
 
@@ -205,6 +218,10 @@ def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedSer
     ):
         raise ConfigError(f"{why}, and a service manager runs this: give --redis URL or --embedded")
     server = EmbeddedServer(Path(settings.embedded_dir))
+    # With --reload an error is waited out, until the file changes.
+    if settings.modules and not settings.reload and not can_be_imported(settings.modules):
+        log.error("no pool can start: see the error above; no server was started")
+        raise _CanNotBoot
     began = time.monotonic()
     try:
         url = server.start()
@@ -219,7 +236,10 @@ def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedSer
     return url, server
 
 
-def _run_master(settings: config.Config, url: str, pid_file: PidFile | None) -> int:
+def _run_master(
+    settings: config.Config, url: str, pid_file: PidFile | None,
+    check: Callable[[], None] | None = None,
+) -> int:
     if not settings.modules:
         log.warning("no module with tasks is given: nothing is claimed (skedulr-master MODULE)")
     if settings.preload:
@@ -230,7 +250,7 @@ def _run_master(settings: config.Config, url: str, pid_file: PidFile | None) -> 
         except BaseException as error:
             print_error(error)
             return CANNOT_BOOT
-    master = Master(config=settings, url=url, notifier=Notifier(os.environ))
+    master = Master(config=settings, url=url, notifier=Notifier(os.environ), check_server=check)
     ui = _ui_server(settings, url, master)
     if ui is not None:
         # Before the fork: a port that is taken ends the master while it holds nothing.

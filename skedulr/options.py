@@ -59,11 +59,27 @@ def check(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         checker = _CHECKS.get(name)
         if checker is None:
-            raise ConfigError(f"unknown option {name!r}{nearest(name, _CHECKS)}")
+            raise ConfigError(f"unknown option {name!r}{_meant(name)}")
         checked[name] = checker(name, value)
     if "delay" in checked and "at" in checked:
         raise ConfigError("delay= and at= say the same thing twice: give one of them")
     return checked
+
+
+#: What other queues call our options.
+_ELSEWHERE = {
+    "queue": "pool", "queue_name": "pool", "countdown": "delay", "eta": "at",
+    "time_limit": "timeout", "soft_time_limit": "timeout", "job_timeout": "timeout",
+    "retries": "max_retries", "retry_delay": "retry", "retry_backoff": "retry",
+    "autoretry_for": "retry_on", "throws": "never_retry_on", "max_age": "expires",
+    "result_ttl": "keep_result", "job_id": "id", "task_id": "id",
+}
+
+
+def _meant(name: str) -> str:
+    if name in _ELSEWHERE:
+        return f" (here it is {_ELSEWHERE[name]!r})"
+    return nearest(name, _CHECKS) or f" (known: {', '.join(sorted(_CHECKS))})"
 
 
 def extras_of(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from .schedule_records import (
 from .schedule_store import (
     DECLARED_IN_CODE,
     FIRED,
+    IN_ORDER,
     NEW,
     TAKEN,
     Directory,
@@ -36,6 +37,7 @@ from .schedule_store import (
     place,
 )
 from .scheduling import Declaration
+from .storage import without_priorities
 
 if TYPE_CHECKING:
     from .client import Client
@@ -60,8 +62,9 @@ class Schedules:
     def put(self, declared: Declaration) -> Schedule:
         """Store a schedule, or replace the one of its name; one that is the same stays as it is.
 
-        Raises ConfigError where code declares one of that name, PayloadError for arguments that
-        can not travel, StorageUnavailable.
+        Raises ConfigError where code declares one of that name, or where it asks for a priority or
+        limits in a pool that has none; PayloadError for arguments that can not travel,
+        StorageUnavailable.
         """
         pool, definition = define(
             declared, self._client.config.payload_limit, self._client.config.codec
@@ -72,6 +75,8 @@ class Schedules:
     def _put(self, wire: Wire, pool: str, definition: Definition) -> dict[str, Any] | None:
         """What is known of one that is new; None where it must be read."""
         name = definition.name
+        if definition.ranked and self._store(pool).runs_in_order(wire):
+            raise ConfigError(without_priorities(pool))
         found, _, _, now = wire.calls([
             self._directory.question(name), self._directory.addition(pool, [name]),
             # The pool is known from now on, as after a submit.
@@ -124,12 +129,18 @@ class Schedules:
         return self.get(name)
 
     def resume(self, name: str) -> Schedule:
-        """Go on with the first tick from now on: those of the pause are not made up."""
+        """Go on with the first tick from now on: those of the pause are not made up.
+
+        Raises ScheduleNotFound, and ConfigError as ``put`` does.
+        """
         def resume(wire: Wire, pool: str, stored: Stored) -> bool:
             if not stored.why:
                 return True
+            definition = read_definition(stored.packed)
+            if definition.ranked and self._store(pool).runs_in_order(wire):
+                raise ConfigError(without_priorities(pool))
             now_ms = _ms(wire.call("TIME"))
-            placed = place(read_definition(stored.packed), now_ms, stored.state.tick_ms)
+            placed = place(definition, now_ms, stored.state.tick_ms)
             return self._store(pool).resume(
                 wire, name, stored.state, placed.tick_ms, placed.fires_ms
             )
@@ -140,7 +151,8 @@ class Schedules:
     def run(self, name: str) -> Handle[Any]:
         """Run it now, beside its ticks; the run's handle.
 
-        Raises ScheduleNotFound, and DuplicateTask where its unique key is taken.
+        Raises ScheduleNotFound, DuplicateTask where its unique key is taken, and ConfigError where
+        it asks for a priority or limits in a pool that has none.
         """
         found: list[str] = []
 
@@ -151,6 +163,8 @@ class Schedules:
             verdict = self._store(pool).run_now(wire, definition, submission)
             if verdict == TAKEN:
                 raise DuplicateTask(f"another run of schedule {name!r} holds its unique key")
+            if verdict == IN_ORDER:
+                raise ConfigError(without_priorities(pool))
             found.append(f"{pool}/{submission.uid}")
             return verdict == FIRED
 

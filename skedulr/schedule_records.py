@@ -51,6 +51,12 @@ class Definition:
         ])
         return packed
 
+    @property
+    def ranked(self) -> bool:
+        """Whether its runs have a priority or limits, which a pool that runs in order has not."""
+        priority, _, _, *rest = (self.placing or "0 - -").split(" ")
+        return priority != "0" or bool(rest)
+
     @cached_property
     def revision(self) -> str:
         """Twelve hex digits that change with the definition."""

@@ -21,7 +21,7 @@ MOST_PUT = 500
 #: The most due ticks one look gives, and the most states one step of a scan does.
 MOST_DUE = 500
 
-FIRED, SKIPPED, HELD, TAKEN, KNOWN, PASSED, EARLY, PAUSED_POOL, LATE = "fshukpnxl"
+FIRED, SKIPPED, HELD, TAKEN, KNOWN, PASSED, EARLY, PAUSED_POOL, LATE, IN_ORDER = "fshukpnxlo"
 NEW, CHANGED, SAME, DECLARED_IN_CODE = "ncsd"
 #: Verdicts of ``declare``: all is well, or register (again).
 ALIVE = "k"
@@ -124,11 +124,15 @@ class ScheduleStore:
         return verdicts.decode()
 
     def run_now(self, wire: Runner, definition: Definition, run: Submission) -> str:
-        """Enqueue a run beside the ticks: FIRED, KNOWN, TAKEN or LATE."""
+        """Enqueue a run beside the ticks: FIRED, KNOWN, TAKEN, LATE or IN_ORDER."""
         verdict: bytes = self._run(
             wire, "schedule_run", definition.name, definition.revision, *run[:3]
         )[1]
         return verdict.decode()
+
+    def runs_in_order(self, wire: Runner) -> bool:
+        """Whether the pool has no priorities and no limits: its ready work is a stream."""
+        return bool(wire.call("HGET", self.keys.meta, "transport") == b"streams")
 
     def rest(self, wire: Runner, name: str, state: State, why: str) -> bool:
         """Stop a schedule, if its state is still this one."""

@@ -47,6 +47,13 @@ BATCH = 500
 STORED, ALREADY, DUPLICATE, FULL, TAKEN, UNKNOWN, PRIORITY = "s", "a", "d", "f", "u", "n", "p"
 #: Why there is none, for people.
 NO_PRIORITY = "its transport runs tasks in the order in which they become ready"
+
+
+def without_priorities(pool: str) -> str:
+    """What who asked for a priority or a limit in such a pool is told."""
+    return f"pool {pool!r} has no priorities and no limits: {NO_PRIORITY}"
+
+
 #: What becomes of the outcome of a run.
 KEPT, LOST, CANCEL_MEANWHILE = "k", "l", "c"
 
@@ -163,19 +170,21 @@ class Claims:
 
 class Returned(NamedTuple):
     """What became of dead owners' claims: uids given back, those of them that were charged with
-    a crash, those that are dead now; and whether more may be left."""
+    a crash, those that are dead now; and whether more may be left, and hooks are to be told of any
+    that died (``Storage.mourn``)."""
 
     uids: list[bytes]
     charged: list[bytes]
     dead: list[bytes]
     more: bool
+    untold: bool = False
 
     @classmethod
     def read(cls, reply: list[Any]) -> Returned:
         """From the reply of release.lua or recover.lua."""
         _, uids, more, *judged = reply
-        charged, dead = judged or ([], [])
-        return cls(uids, charged, dead, bool(more))
+        charged, dead, *untold = judged or ([], [])
+        return cls(uids, charged, dead, bool(more), bool(dead or (untold and untold[0])))
 
 
 class Trimmed(NamedTuple):
@@ -401,6 +410,19 @@ class Storage(Protocol):
     ) -> Returned:
         """Give back up to BATCH claims of a dead owner, which is Gone from now on. Without a
         judgement nobody is charged."""
+        ...
+
+    def mourn(
+        self, wire: Runner, told: Sequence[tuple[bytes, bytes]], limit: int = 20
+    ) -> tuple[bytes, list[tuple[bytes, bytes, bytes]]]:
+        """Let go of what was ``told``, (uid, score) pairs, and take tasks that died without a run
+        of theirs that could say so: their score, and (uid, record, journal) of each, either of them
+        b"" where there is none. What is not let go of comes again."""
+        ...
+
+    def note_death(self, wire: Runner, uid: bytes) -> None:
+        """A claimed task is about to be ended as dead by another than its owner: ``mourn`` is to
+        find it. Where that does not happen the note goes when the task has ended."""
         ...
 
     def standing(self, wire: Runner, uid: bytes) -> Standing | None:

@@ -64,6 +64,8 @@ __all__ = [
     "Submission", "Suspension", "Trimmed",
 ]
 
+#: A dead task whose hooks are being told comes again after this long if that process died.
+MOURNED_MS = 60_000
 #: Of so many records the size is taken for all; and what Redis needs beside each one's text.
 SAMPLE, RECORD_OVERHEAD = 20, 180
 
@@ -270,6 +272,21 @@ class Store:
             args += pair
         uids: list[bytes] = self._run(wire, "release", args, owner)[1]
         return uids
+
+    def mourn(
+        self, wire: Runner, told: Sequence[tuple[bytes, bytes]], limit: int = 20
+    ) -> tuple[bytes, list[tuple[bytes, bytes, bytes]]]:
+        """Take up to ``limit`` tasks that died without a run of theirs that could say so, to tell
+        hooks of them, and let go of those that were ``told``; see mourn.lua."""
+        args: list[Any] = [limit, MOURNED_MS]
+        for pair in told:
+            args += pair
+        _, score, *flat = self._run(wire, "mourn", args)
+        return score, list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+
+    def note_death(self, wire: Runner, uid: bytes) -> None:
+        """A claimed task is about to be ended as dead by another than its owner."""
+        wire.call("ZADD", self.keys.deaths, 0, uid)
 
     def standing(self, wire: Runner, uid: bytes) -> Standing | None:
         """A claimed task: token, start, journal, attempts before this one; None if unclaimed."""

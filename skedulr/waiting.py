@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from redis.connection import Connection
 
+from .whereabouts import Whereabouts
 from .wire import WireError, end_connection, leave_connection, open_connection
 
 log = logging.getLogger("skedulr.client")
@@ -61,8 +62,10 @@ class Waiter:
 class Listener:
     """Subscribes this process's channel and tells the waiters of the tasks named in messages."""
 
-    def __init__(self, *, url: str, channel: str, name: str) -> None:
-        self.channel = channel
+    def __init__(
+        self, *, url: str, channel: str, name: str, whereabouts: Whereabouts | None = None
+    ) -> None:
+        self.channel, self._whereabouts = channel, whereabouts
         self._url, self._name = url, name
         self._waiters: dict[str, set[Waiter]] = {}
         self._guard = threading.Lock()
@@ -138,7 +141,8 @@ class Listener:
 
     def _follow(self) -> None:
         connection = self._connection = open_connection(
-            self._url, name=self._name, timeout_s=5.0, key=self.channel
+            self._url, name=self._name, timeout_s=5.0, key=self.channel,
+            whereabouts=self._whereabouts,
         )
         try:
             connection.send_command("SUBSCRIBE", self.channel)

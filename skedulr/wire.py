@@ -28,6 +28,7 @@ from .addresses import CLUSTER, SENTINEL, Node, kind_of, read_address
 from .cluster import Router, slot_map, slot_of
 from .redis_scripts import Script
 from .sentinels import ASK_S, connect_to_master
+from .whereabouts import Whereabouts
 from .wire_errors import ROLE_CHANGED, barred_by, judge
 from .wire_errors import Barred as Barred
 from .wire_errors import Gone as Gone
@@ -49,13 +50,16 @@ class Wire:
     """One connection, made at the first call and again after it was lost.
 
     ``name`` shows in ``CLIENT LIST``; ``timeout_s`` bounds connecting and each answer; ``at`` is
-    the one node of a Cluster that is meant. Not for use by two greenlets or threads at once.
+    the one node of a Cluster that is meant; ``whereabouts`` knows better than ``url`` where the
+    server is. Not for use by two greenlets or threads at once.
     """
 
     def __init__(
-        self, url: str, *, name: str, timeout_s: float = 5.0, at: Node | None = None
+        self, url: str, *, name: str, timeout_s: float = 5.0, at: Node | None = None,
+        whereabouts: Whereabouts | None = None,
     ) -> None:
         self.url, self.name, self.timeout_s, self.place = url, name, timeout_s, at
+        self._whereabouts = whereabouts
         self._connection: Connection | None = None
         self._thread = 0
         #: In a Cluster all goes through it, and this wire has no connection itself.
@@ -178,7 +182,8 @@ class Wire:
 
     def _connect(self) -> Connection:
         self._connection = open_connection(
-            self.url, name=self.name, timeout_s=self.timeout_s, at=self.place
+            self.url, name=self.name, timeout_s=self.timeout_s, at=self.place,
+            whereabouts=self._whereabouts,
         )
         self._thread = socket_thread()
         return self._connection
@@ -244,10 +249,21 @@ def _is_socket(number: int) -> bool:
 
 
 def open_connection(
-    url: str, *, name: str, timeout_s: float, key: str = "", at: Node | None = None
+    url: str, *, name: str, timeout_s: float, key: str = "", at: Node | None = None,
+    whereabouts: Whereabouts | None = None,
 ) -> Connection:
     """A connection to the server, or to the master that the sentinels name, or in a Cluster to the
-    node ``at``, by default the one that has ``key``. Raises the errors of a wire."""
+    node ``at``, by default the one that has ``key``; where its ``whereabouts`` are to be asked, to
+    where it is now. Raises the errors of a wire."""
+    if whereabouts is not None:
+        url = whereabouts.url
+        try:
+            return open_connection(url, name=name, timeout_s=timeout_s, key=key, at=at)
+        except NotAnswered as error:
+            # One that does not let us in is there.
+            if isinstance(error, Barred) or not whereabouts.look_again(url):
+                raise
+            url = whereabouts.url
     address = read_address(url)
 
     def connect(options: Mapping[str, Any]) -> Connection:
@@ -328,7 +344,8 @@ def _break_off(error: BaseException, *, sent: bool) -> NoReturn:
         text = f"something else than Redis answers there ({error})"
         raise NotRedis(text, sent=sent) from error
     if isinstance(error, (exceptions.RedisError, OSError)):
-        raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
+        # redis-py's sentences end in a stop; ours go on.
+        raise NotAnswered(str(error).rstrip(".") or type(error).__name__, sent=sent) from error
     raise error  # a kill or a time-out of the greenlet in mid-command
 
 

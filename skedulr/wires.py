@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from .whereabouts import Whereabouts
 from .wire import NotAnswered, Wire
 
 #: No answer is waited for less than this, seconds.
@@ -22,8 +23,14 @@ _SHORTEST_S = 0.1
 class Wires:
     """Up to ``size`` connections to ``url``, lent one caller at a time."""
 
-    def __init__(self, url: str, *, name: str, size: int = 4, timeout_s: float = 5.0) -> None:
-        self._all = [Wire(url, name=name, timeout_s=timeout_s) for _ in range(size)]
+    def __init__(
+        self, url: str, *, name: str, size: int = 4, timeout_s: float = 5.0,
+        whereabouts: Whereabouts | None = None,
+    ) -> None:
+        self._all = [
+            Wire(url, name=name, timeout_s=timeout_s, whereabouts=whereabouts)
+            for _ in range(size)
+        ]
         self._free = deque(self._all)
         self._turns = threading.Semaphore(size)
         self._timeout_s = timeout_s

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import lists, queries
-from ..errors import ResultTimeout, TaskFailed
+from ..errors import ResultTimeout, TaskFailed, UnknownTask, nearest
 from ..lists import Selection
 from ..wire import Wire
 from . import exits
@@ -132,6 +132,8 @@ def list_tasks(session: Session) -> int:
     given, out = session.given, session.output
     selection = Selection(given.state, given.pool, given.name, given.query)
     items, cursor = find_tasks(session, selection, given.limit, given.cursor)
+    if not items and cursor is None:
+        check_filters(session)
     if out.json:
         out.document({"items": items, "cursor": cursor})
         return exits.OK
@@ -144,6 +146,24 @@ def list_tasks(session: Session) -> int:
     if cursor:
         session.hint(f"there may be more: --cursor {cursor}")
     return exits.OK
+
+
+def check_filters(session: Session) -> None:
+    """For a selection that nothing was found by: whether that is by a slip in a name.
+
+    Raises UnknownPool, UnknownTask.
+    """
+    given, client = session.given, session.client
+    if given.pool is not None:
+        client.require_pool(given.pool)
+    if given.name is not None:
+        published = client.ask(lambda wire: wire.call("HKEYS", client.space.names))
+        known = {one.decode("utf-8", "replace") for one in published}
+        known |= {one["name"] for one in client.stats()["names"]}
+        if given.name not in known:
+            raise UnknownTask(
+                f"no task {given.name!r} was published or run here{nearest(given.name, known)}"
+            )
 
 
 def find_tasks(

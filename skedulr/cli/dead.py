@@ -15,7 +15,7 @@ from ..lists import Selection
 from ..queries import MOST_ITEMS
 from ..store import FULL, STORED
 from . import exits
-from .asking import list_tasks, next_page
+from .asking import check_filters, list_tasks, next_page
 from .pace import Pace
 from .progress import Progress
 from .session import Session
@@ -99,6 +99,8 @@ def _bulk(session: Session, done: str, act: Callable[[str, list[str]], int]) -> 
         except KeyboardInterrupt:
             session.complain(f"interrupted: {progress.count:,} tasks are {done}")
             raise
+    if not found:
+        check_filters(session)
     left = found - progress.count
     if session.output.json:
         session.output.document({done: progress.count, "left": left})

@@ -48,7 +48,28 @@ def _submit_one(session: Session) -> int:
         session.output.document(handle.info())
     else:
         session.output.line(handle.id)
+        if sys.stderr.isatty():
+            _say_who_runs_it(session, handle.id, given.name)
     return exits.OK
+
+
+def _say_who_runs_it(session: Session, id: str, name: str) -> None:
+    """For a person: why nobody may take what was submitted, which by itself is no mistake."""
+    client = session.client
+    try:
+        found = client.overview()
+        published = client.ask(lambda wire: wire.call("HKEYS", client.space.names))
+    except SkedulrError:
+        return  # it is stored, and that was asked for
+    pool = id.partition("/")[0]
+    served = [one["name"] for one in found.pools if not one["unserved"]]
+    names = [one.decode("utf-8", "replace") for one in published]
+    if all(node["silent"] for node in found.nodes):
+        session.hint("no master runs in this namespace: the task waits for one (skedulr-master)")
+    elif pool not in served:
+        session.hint(f"no node serves pool {pool!r}{nearest(pool, served)}: the task waits for one")
+    elif name not in names:
+        session.hint(f"no worker knows a task {name!r}{nearest(name, names)}: it waits for one")
 
 
 def _flags(given: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 #: Numbers, all stored as doubles. Beats are CLOCK_MONOTONIC seconds, the same in every process.
 FIELDS = (
     "ready", "draining", "hub_beat", "heart_beat", "workers", "busy", "pending", "lag_ms",
-    "finished", "on_cpu", "wanted", "own_kill",
+    "finished", "on_cpu", "wanted", "own_kill", "empty_handed",
 )
 _HEAD = 8 * len(FIELDS)
 #: A worker's slot: the length of the uid, how often the task may be tried again, then the uid.
@@ -54,6 +54,8 @@ class Board:
     wanted = _field(10)
     #: Whether the child is sending SIGKILL to itself just now.
     own_kill = _field(11)
+    #: Whether the child held nothing more when it ended.
+    empty_handed = _field(12)
 
     def __init__(self, slots: int) -> None:
         # Anonymous and shared: pages that no worker touches are never made.

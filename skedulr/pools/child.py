@@ -51,6 +51,7 @@ from .fetcher import Fetcher
 from .heart import Heart
 from .listener import Listener
 from .modules import load_modules, print_error
+from .mourner import Mourner
 from .mover import Mover
 from .patience import Patience
 from .plainwire import PlainWire
@@ -217,6 +218,8 @@ class Child:
         )
         self.recorder.on_retry = self.fetcher.due_in
         self.recorder.relocate = Mover(store=store, lane=self.recorder.lane, space=space).move
+        self.mourner = Mourner(store=store, wire=side, app=self.app, codec=self._codec)
+        self.recorder.on_dead = self.mourner.tell_of
         self.publisher = Publisher(
             app=self.app, space=space, wire=side, clock=clock, driver=self.driver
         )
@@ -232,6 +235,7 @@ class Child:
             pool=pool, on_change=self._on_change,
             on_cancel=lambda uid: self.executor.interrupt(uid, CANCELLED),
             on_outbox=lambda: self.deliverer.wake(), on_look=self._show_stack,
+            on_death=self.mourner.wake,
         )
         self.deliverer = Deliverer(
             namespace=config.namespace, pool=pool, wire=side, driver=self.driver
@@ -244,7 +248,7 @@ class Child:
                 config.keep_records_mb * 1_048_576,
             ),
             judgement=poison.judge_host(),
-            needed=Delivery(config.namespace, side).living,
+            needed=Delivery(config.namespace, side).living, on_untold=self.mourner.wake,
         )
         space = SpaceKeys(config.namespace)
         self.ticker = Ticker(
@@ -278,6 +282,7 @@ class Child:
         self.sweeper.start()
         self.control.start()
         self.deliverer.start()
+        self.mourner.start()
         self.ticker.start()
         self.publisher.start()
         self.listener.start()
@@ -402,6 +407,7 @@ class Child:
         # under its number.
         self.recorder.flush(2.0)
         self.deliverer.stop()
+        self.mourner.stop()
         self.patience.stop()
         self.heart.stop()
         if self._status == DRAINED:
@@ -409,6 +415,7 @@ class Child:
             if left:
                 self.log.warning("grace is over: %d running tasks go back to the queue", len(left))
             self._give_back(left)
+        self.board.empty_handed = not self.executor.holdings.held
         return self._status
 
     def _say_what_runs(self, deadline: float) -> None:

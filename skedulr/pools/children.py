@@ -30,7 +30,8 @@ from .signals import blocked
 
 log = logging.getLogger("skedulr.master")
 
-_fork = monkey.get_original("os", "fork")
+#: The system's own: gevent's would make a hub and watch the child.
+system_fork = monkey.get_original("os", "fork")
 #: Not patched; beside the status it tells how much memory the process held.
 _wait4 = os.wait4
 
@@ -322,11 +323,9 @@ class Children:
         process.board.wanted = slot.workers
         spec = ChildSpec(slot.pool, slot.workers, owner, self._node, self._url)
         master_pid = os.getpid()
-        _wait_for_threads()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        prepare_fork()
         with blocked():
-            process.pid = _fork()
+            process.pid = system_fork()
             if process.pid == 0:
                 self._become(spec, process, master_pid)
         process.board.hub_beat = process.board.heart_beat = process.started_at
@@ -355,6 +354,13 @@ class Children:
             except OSError:
                 pass  # nobody reads our output any more
             os._exit(status)
+
+
+def prepare_fork() -> None:
+    """Wait until no thread of ours holds a lock; leave no output that would be written twice."""
+    _wait_for_threads()
+    sys.stdout.flush()
+    sys.stderr.flush()
 
 
 def let_go(descriptors: Iterable[int]) -> None:

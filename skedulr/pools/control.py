@@ -17,15 +17,17 @@ class Control:
     """Follows the namespace's control channel. ``on_cancel(uid)`` hears of this pool's cancels,
     ``on_change()`` that settings of the pool may have changed (also after each new subscription,
     since a message may have been missed), ``on_outbox()`` that there is something to deliver,
-    ``on_look(uid)`` that somebody wants to see where a task is."""
+    ``on_death()`` that tasks have died that no hook was told of, ``on_look(uid)`` that somebody
+    wants to see where a task is."""
 
     def __init__(
         self, *, url: str, channel: str, name: str, pool: str,
         on_cancel: Callable[[bytes], object], on_change: Callable[[], object],
         on_outbox: Callable[[], object] = lambda: None,
         on_look: Callable[[bytes], object] = lambda uid: None,
+        on_death: Callable[[], object] = lambda: None,
     ) -> None:
-        self._on_outbox, self._on_look = on_outbox, on_look
+        self._on_outbox, self._on_look, self._on_death = on_outbox, on_look, on_death
         self._url, self._channel, self._name, self._pool = url, channel, name, pool
         self._on_cancel, self._on_change = on_cancel, on_change
         self._greenlet: gevent.Greenlet | None = None
@@ -66,6 +68,8 @@ class Control:
             return
         if verb == "outbox":
             self._on_outbox()
+        elif verb == "death":
+            self._on_death()
         elif verb == "cancel":
             self._on_cancel(uid.encode())
         elif verb == "look":

@@ -82,7 +82,12 @@ class Estates:
                     break
                 except WireError as error:
                     if is_over():
-                        log.warning("tasks of pid %d wait for their leases: %s", process.pid, error)
+                        # What is not known to hold nothing may hold something.
+                        empty = death.status == DRAINED and process.board.empty_handed
+                        log.log(
+                            logging.DEBUG if empty else logging.WARNING,
+                            "tasks of pid %d wait for their leases: %s", process.pid, error,
+                        )
                         return
                     gevent.sleep(AGAIN_S)
         finally:
@@ -104,6 +109,8 @@ class Estates:
             for uid in returned.dead:
                 log.error("task %s/%s lost its process too often: it is dead", pool,
                           uid.decode())
+            if returned.untold:
+                self._hurry_mourners(wire, pool)
         return total
 
     def _time_out(self, store: Storage, wire: Wire, death: Death) -> None:
@@ -125,15 +132,22 @@ class Estates:
         sample = f" - {round((process.hung_s or 0) * 1000)} {_name_of(body)}"
         lane = _heir_lane(store, wire, process.owner)
         if delay_s is None:
+            # First: whoever dies in between, the children hear of it when it has ended.
+            store.note_death(wire, uid)
             store.finish(lane, [Ending(uid, token, END_DEAD + sample, message.entry(
                 message.DEAD, process.owner, attempt, started_ms, value
             ))])
+            self._hurry_mourners(wire, store.keys.pool)
         else:
             store.retry(lane, [Failure(uid, token, round(delay_s * 1000), message.entry(
                 message.FAILED, process.owner, attempt, started_ms, [*value, delay_s]
             ), sample[1:])])
         log.error("task %s/%s hung on attempt %d; %s", store.keys.pool, uid.decode(), attempt,
                   "to the dead-letter queue" if delay_s is None else f"again in {delay_s:.3g} s")
+
+    def _hurry_mourners(self, wire: Wire, pool: str) -> None:
+        """Have a child of the pool tell its hooks at once: the next sweep would, too."""
+        wire.call("PUBLISH", SpaceKeys(self._namespace).control, f"death {pool}/")
 
     def _published(self, wire: Wire, name: str) -> Any:
         """The strategy that the children published for a task of this name, as it travels."""

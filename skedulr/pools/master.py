@@ -26,6 +26,7 @@ import psutil
 
 from .. import __version__
 from ..config import Config, PoolSpec
+from ..errors import ConfigError
 from ..hub.driver import Driver
 from ..hub.monitor import greenlet_stacks
 from ..keys import SpaceKeys
@@ -53,6 +54,8 @@ LOOK_S = 0.5
 #: Between two looks at the stored sizes that nothing asked for, seconds: whoever changes one may
 #: die before it is counted as a change.
 SIZES_S = 60.0
+#: Between two tries to check a server that does not answer yet, seconds.
+CHECK_S = 2.0
 #: Between two looks at the files, with --reload, seconds.
 RELOAD_S = 0.5
 #: Between two looks at a child's memory, its count of tasks, and the CPU it uses, seconds.
@@ -66,13 +69,19 @@ LOST_S = 86_400.0
 #: How long the end waits for what the dead held to be given back, seconds.
 LAST_RELEASES_S = 2.0
 
-STOPPED, FAILED = 0, 1
+STOPPED, FAILED, UNUSABLE = 0, 1, 2
 
 
 class Master:
-    """Runs one node until it is told to stop. ``url`` is the server, for master and children."""
+    """Runs one node until it is told to stop. ``url`` is the server, for master and children;
+    ``check_server`` is called until it raises no WireError: the server was away at the start. A
+    ConfigError of it ends the node."""
 
-    def __init__(self, *, config: Config, url: str, notifier: Notifier | None = None) -> None:
+    def __init__(
+        self, *, config: Config, url: str, notifier: Notifier | None = None,
+        check_server: Callable[[], None] | None = None,
+    ) -> None:
+        self._check_server = check_server
         self.config, self.url = config, url
         self.node = secrets.token_hex(4)
         self.started_at = time.time()
@@ -169,6 +178,8 @@ class Master:
         self._sizes.start()
         self._driver.start()
         self._driver.every(SIZES_S, self._sizes.look, internal=True)
+        if self._check_server is not None:
+            self._checking = self._driver.every(CHECK_S, self._check, internal=True)
         if self._tuned:
             self._driver.every(TIRED_S, self._look_at_cpu, internal=True)
         if self.config.max_tasks or self.config.max_rss:
@@ -179,6 +190,21 @@ class Master:
         self._election.start()
         gevent.spawn(self._forget_lost_nodes)
         beside()
+
+    def _check(self) -> None:
+        """What is checked of a server at the start, once it answers."""
+        assert self._check_server is not None
+        try:
+            self._check_server()
+        except WireError as error:
+            log.debug("the server can not be checked yet: %s", error)
+            return
+        except ConfigError as error:
+            log.error("%s", error)
+            self._status = UNUSABLE
+            self._stop("the server can not be used")
+            self._signals.wake()
+        self._checking.cancel()
 
     # Signals
 

@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
-from types import ModuleType
+from types import ModuleType, TracebackType
 
 from .. import app as application
+from ..errors import SkedulrError
 
 #: Where Skedulr's own code lies.
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def load_modules(modules: Iterable[str]) -> application.Skedulr:
@@ -65,12 +66,29 @@ def _where_it_may_be(name: str, directory: str) -> str:
 
 def print_error(error: BaseException) -> None:
     """The user's own mistake, with their traceback and nothing of ours around it."""
+    frames = []
     trace = error.__traceback__
-    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+    while trace is not None:
+        frames.append(trace)
         trace = trace.tb_next
+    while frames and _is_ours(frames[0]):
+        del frames[0]
+    # What we refuse is the mistake of whoever called us: it ends at their line. An error of another
+    # kind that comes out of our code is shown with the way there.
+    while frames and isinstance(error, SkedulrError) and _is_ours(frames[-1]):
+        del frames[-1]
     # A syntax error, or a module that is not there, has no frame of theirs: its text says it all.
-    traceback.print_exception(type(error), error, trace)
+    traceback.print_exception(type(error), error, _chained(frames))
 
 
-def _is_ours(file: str) -> bool:
+def _is_ours(trace: TracebackType) -> bool:
+    file = trace.tb_frame.f_code.co_filename
     return file.startswith((_PACKAGE, importlib.__file__, "<frozen importlib"))
+
+
+def _chained(frames: list[TracebackType]) -> TracebackType | None:
+    """These frames, each followed by the next, as a traceback."""
+    chain = None
+    for one in reversed(frames):
+        chain = TracebackType(chain, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return chain

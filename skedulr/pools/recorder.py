@@ -19,6 +19,7 @@ from ..storage import (
     BATCH,
     CANCEL_MEANWHILE,
     END_CANCELLED,
+    END_DEAD,
     KEPT,
     LOST,
     Deferral,
@@ -57,6 +58,8 @@ class Recorder:
         self.started: dict[bytes, bytes] = {}
         #: Called when a retry is due this soon (seconds): the wheel should know.
         self.on_retry: Callable[[float], None] = _ignore
+        #: Called where a task that was to move ends as dead instead: nobody else tells of it.
+        self.on_dead: Callable[[Relocation, Ending], object] = _ignore_death
         #: Moves tasks to other pools; see ``Mover.move``.
         self.relocate: Callable[[Sequence[Relocation]], Iterable[tuple[Relocation, str | Ending]]]
         self.lost = 0
@@ -180,6 +183,8 @@ class Recorder:
         for one, outcome in outcomes:
             if isinstance(outcome, Ending):
                 self.end(outcome)
+                if outcome.kind == END_DEAD:
+                    self.on_dead(one, outcome)
             else:
                 self._settle(one, outcome)
 
@@ -213,6 +218,10 @@ class Recorder:
 
 
 def _ignore(value: object) -> None:
+    """Until someone listens."""
+
+
+def _ignore_death(one: Relocation, ending: Ending) -> None:
     """Until someone listens."""
 
 

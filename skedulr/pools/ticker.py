@@ -27,7 +27,7 @@ from .. import message
 from ..app import Skedulr
 from ..clock import Clock
 from ..codecs import Codec
-from ..errors import PayloadError, SkedulrError
+from ..errors import ConfigError, PayloadError, SkedulrError
 from ..hub.alarm import Alarm
 from ..hub.driver import Driver, Repeat
 from ..schedule_records import (
@@ -43,6 +43,7 @@ from ..schedule_store import (
     EARLY,
     FIRED,
     HELD,
+    IN_ORDER,
     LATE,
     MOST_DUE,
     MOST_PUT,
@@ -59,6 +60,7 @@ from ..schedule_store import (
     place,
 )
 from ..scheduling import decide
+from ..storage import without_priorities
 from ..wire import WireError
 from ..wires import SharedWire
 
@@ -186,8 +188,18 @@ class Ticker:
             )
             for letter in counts:
                 counts[letter] += verdicts.count(letter)
+            self._stop_ranked(page)
         log.info("pool %s: %d schedules of the code: %d new, %d changed", self._pool,
                  len(definitions), counts[NEW], len(definitions) - sum(counts.values()))
+
+    def _stop_ranked(self, definitions: Sequence[Definition]) -> None:
+        """Those whose priority or limits this pool would not heed are not run without."""
+        names = [definition.name for definition in definitions if definition.ranked]
+        if not names or not self._store.runs_in_order(self._wire):
+            return
+        for name, stored in zip(names, self._store.get(self._wire, names), strict=True):
+            if stored is not None and not stored.why:
+                self._stop_failing(name, stored.state, ConfigError(without_priorities(self._pool)))
 
     def _take_from_other_pools(self, names: Sequence[str]) -> None:
         """A schedule that moves to this pool leaves the other one first: it must not tick twice."""
@@ -274,6 +286,11 @@ class Ticker:
             verdicts = self._store.fire(self._wire, page, self._entry, self._again(look.now_ms))
             for firing, verdict in zip(page, verdicts, strict=True):
                 stay += self._after(firing, verdict, look.now_ms)
+            refused = [
+                firing.definition for firing, verdict in zip(page, verdicts, strict=True)
+                if verdict == IN_ORDER
+            ]
+            self._stop_ranked(refused)
         return stay
 
     def _decide(self, definition: Definition, due: Due, now_ms: int) -> Firing | None:
@@ -317,7 +334,7 @@ class Ticker:
                       self._pool, name)
         elif verdict == PASSED:
             log.info("schedule %s/%s: missed ticks are passed over", self._pool, name)
-        elif verdict == LATE and firing.next_ms is None:
+        elif verdict == IN_ORDER or (verdict == LATE and firing.next_ms is None):
             return 0
         if firing.next_ms is not None:
             # Also where another process was first: it stored the same tick.

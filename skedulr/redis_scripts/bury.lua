@@ -1,8 +1,8 @@
 -- PURPOSE  Put a readable record into the dead-letter queue in place of a journal that nobody can
 --          read: of a task that has not started, or of one that has ended. Up to 100 a call.
--- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
---          stats unique progress waiting held edges outbox meta wake limits slots rates releases
---          parked queues
+-- KEYS     ready stream removed delayed suspects claims tasks info records done dead deaths cancels
+--          watch stats unique progress waiting held edges outbox meta wake limits slots rates
+--          releases parked queues
 -- ARGV     per task: id, the journal as it was seen, the record in its place
 -- RETURNS  {now ms, letters}: a letter a task: 'm' buried, '-' it runs, or its journal is another by
 --          now
@@ -11,10 +11,11 @@
 -- include: unqueue
 -- include: forget
 -- include: tell_children
+-- include: note_deaths
 -- include: limits
-local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
-  watch, stats, unique, progress, waiting, held, edges, outbox, meta, wake, limits, slots, rates,
-  releases, parked, queues = unpack(KEYS)
+local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, deaths,
+  cancels, watch, stats, unique, progress, waiting, held, edges, outbox, meta, wake, limits, slots,
+  rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local letters = {}
@@ -34,13 +35,16 @@ for i = 1, #ARGV, 3 do
     redis.call('HINCRBY', stats, 'failed', 1)
     redis.call('HINCRBY', stats, 'dead', 1)
     redis.call('ZADD', dead, whole(now), id)
+    note_deaths(deaths, {id}, now)
     forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch,
             limiting = limiting},
            {id}, function() return true end)
     tell_children({edges = edges, outbox = outbox}, {id}, {'d'}, now)
   elseif not body and redis.call('HGET', records, id) == seen then
     letter = 'm'
-    local ended = redis.call('ZSCORE', dead, id) or redis.call('ZSCORE', done, id) or whole(now)
+    local died = redis.call('ZSCORE', dead, id)
+    if not died then note_deaths(deaths, {id}, now) end
+    local ended = died or redis.call('ZSCORE', done, id) or whole(now)
     redis.call('ZADD', dead, ended, id)
   end
   if letter == 'm' then

@@ -12,7 +12,8 @@
 -- RETURNS  {now ms, verdicts}: a letter a tick: 'f' fired, 's' skipped (the run before goes on),
 --          'h' held until that one ends, 'u' skipped (its unique key is taken), 'k' its id is known
 --          already, 'p' passed over, 'n' not due yet, 'x' the pool is paused, 'l' too late: it was
---          fired, or the schedule is another by now
+--          fired, or the schedule is another by now, 'o' the pool has no priorities and no limits,
+--          and this asks for one: nothing is changed, and the caller is to stop the schedule
 -- include: now
 -- include: stamp
 -- include: plan_text
@@ -29,6 +30,7 @@ local channel, entry, again = ARGV[1], ARGV[2], ARGV[3]
 local count = math.floor((#ARGV - 3) / 9)
 local now = now_ms()
 local pool = string.match(meta, ':([^}]*)}')
+local one_priority = streamed({meta = meta})
 
 if redis.call('HGET', meta, 'paused') == '1' then return {now, string.rep('x', count)} end
 if count == 0 then return {now, ''} end
@@ -97,6 +99,7 @@ local function judge(item, plan, fires, locks)
   end
   if fires > now then return 'n' end
   if item.envelope == '' then return 'p' end
+  if one_priority and (item.options.priority ~= 0 or item.options.limits) then return 'o' end
   local digest = item.options.digest
   if digest and locks[digest] then return 'u' end
   if known(item.id) then
@@ -116,6 +119,7 @@ for i, item in ipairs(items) do options[i] = item.options end
 local locks = living_locks(unique, tasks, digests_of(options), now)
 local texts, times = redis.call('HMGET', planned, unpack(names)),
   redis.call('ZMSCORE', ticks, unpack(names))
+local unchanged = {l = true, n = true, o = true}
 local verdicts, fired, theirs, bodies, states, moved, stamped = {}, {}, {}, {}, {}, {}, stamp(now)
 for i, item in ipairs(items) do
   local plan = read_plan(texts[i])
@@ -129,7 +133,7 @@ for i, item in ipairs(items) do
   end
   if verdict == 'h' then
     plan.held = '1'
-  elseif verdict ~= 'l' and verdict ~= 'n' then
+  elseif not unchanged[verdict] then
     if verdict ~= 'f' then plan.skipped = plan.skipped + 1 end
     plan.tick, plan.held = item.following, '0'
     if item.following == '-' then
@@ -139,7 +143,7 @@ for i, item in ipairs(items) do
       moved[#moved + 1], moved[#moved + 2] = item.fires, item.name
     end
   end
-  if verdict ~= 'l' and verdict ~= 'n' then
+  if not unchanged[verdict] then
     states[#states + 1], states[#states + 2] = item.name, write_plan(plan)
   end
 end

@@ -1,9 +1,9 @@
 -- PURPOSE  Give back claims before they expire: named ones (a drain, a silent hub), or everything a
 --          dead owner held, up to 500 a call. A whole owner's release marks it gone, so that a
 --          claim of its that is still under way is refused; and it judges the death.
--- KEYS     ready stream suspects leases claims tasks info records done dead owned own cancels
---          watch stats unique progress wake meta edges outbox history limits slots rates releases
---          parked queues
+-- KEYS     ready stream suspects leases claims tasks info records done dead deaths owned own
+--          cancels watch stats unique progress wake meta edges outbox history limits slots rates
+--          releases parked queues
 -- ARGV     'ids', then pairs id, token
 --          'owner', owner: all that it holds, nobody is charged; or 'owner', owner, the culprit's
 --          id or '', crashes that kill, journal entry of a crash that does not, of one that does,
@@ -17,8 +17,8 @@
 -- include: consumers
 -- include: wake
 -- include: limits
-local ready, stream, suspects, leases, claims, tasks, info, records, done, dead, owned, own,
-  cancels, watch, stats, unique, progress, wake, meta, edges, outbox, history, limits, slots,
+local ready, stream, suspects, leases, claims, tasks, info, records, done, dead, deaths, owned,
+  own, cancels, watch, stats, unique, progress, wake, meta, edges, outbox, history, limits, slots,
   rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
@@ -28,8 +28,8 @@ local now = now_ms()
 local named, prefixes, more = {}, {}, 0
 local k = {ready = ready, stream = stream, suspects = suspects, leases = leases,
            claims = claims, tasks = tasks, info = info, records = records, done = done,
-           dead = dead, cancels = cancels, watch = watch, stats = stats, unique = unique,
-           progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
+           dead = dead, deaths = deaths, cancels = cancels, watch = watch, stats = stats,
+           unique = unique, progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
            name = ARGV[8] or '',
            limiting = limiting}
 

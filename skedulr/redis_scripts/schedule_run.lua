@@ -3,7 +3,8 @@
 --          suspects limits slots rates releases parked queues turns
 -- ARGV     schedule, revision, id, envelope, options
 -- RETURNS  {now ms, verdict}: 'f' it is enqueued, 'k' its id is known already, 'u' its unique key is
---          taken, 'l' the schedule is another by now, or gone
+--          taken, 'l' the schedule is another by now, or gone, 'o' the pool has no priorities and no
+--          limits, and this asks for one
 -- include: now
 -- include: stamp
 -- include: plan_text
@@ -19,6 +20,7 @@ local options = read_options(ARGV[5], now)
 
 local plan = read_plan(redis.call('HGET', planned, name))
 if not plan or plan.revision ~= ARGV[2] then return {now, 'l'} end
+if streamed({meta = meta}) and (options.priority ~= 0 or options.limits) then return {now, 'o'} end
 if redis.call('HEXISTS', tasks, id) == 1 or redis.call('HEXISTS', records, id) == 1 then
   return {now, 'k'}
 end

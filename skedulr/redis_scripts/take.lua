@@ -10,6 +10,7 @@
 -- include: whole
 -- include: drop_edges
 local outbox, edges, tasks = unpack(KEYS)
+local SLACK = 60000
 local now = now_ms()
 
 local function remove_delivered()
@@ -27,11 +28,19 @@ local function remove_delivered()
   drop_edges(edges, purged)
 end
 
+-- What is due; else what the clock put further away than anything is put, before it was set back.
+local function next_items()
+  local due = redis.call('ZRANGEBYSCORE', outbox, '-inf', whole(now + tonumber(ARGV[2])), 'LIMIT', 0,
+                         tonumber(ARGV[1]))
+  if #due > 0 then return due end
+  return redis.call('ZRANGEBYSCORE', outbox, whole(now + tonumber(ARGV[3]) + SLACK), '+inf', 'LIMIT',
+                    0, tonumber(ARGV[1]))
+end
+
 remove_delivered()
 -- Half a millisecond: no score that anything else writes.
 local score = whole(now + tonumber(ARGV[3])) .. '.5'
-local taken = redis.call('ZRANGEBYSCORE', outbox, '-inf', whole(now + tonumber(ARGV[2])), 'LIMIT', 0,
-                         tonumber(ARGV[1]))
+local taken = next_items()
 local reply, moved = {now, score}, {}
 for i, item in ipairs(taken) do
   local id = string.sub(item, 3)

@@ -473,6 +473,10 @@ class StorageContract:
         journal = bench.record("bad")
         assert journal is not None and journal.end_state == "dead"
         assert bench.claim(owner="o9").uids == ["good"]
+        # No process was there to tell of it: it is kept for whoever does.
+        score, [(uid, record, _)] = bench.storage.mourn(bench.wire, [])
+        assert uid == b"bad" and message.read_journal(record).end_state == "dead"
+        assert bench.storage.mourn(bench.wire, [(uid, score)])[1] == []
 
     def test_where_nobody_is_named_what_ran_is_claimed_alone(self, bench: Bench) -> None:
         bench.submit("a", "b")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import psutil
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
 from ..errors import ConfigError
@@ -15,6 +17,8 @@ log = logging.getLogger("skedulr.ui")
 
 Wsgi = Callable[..., Iterable[bytes]]
 _BACKLOG = 256
+#: Words in the command line of a master, however it is started.
+_COMMANDS = ({"skedulr-master"}, {"skedulr", "master"}, {"manage.py", "skedulr"})
 
 
 class _Handler(WSGIHandler):  # type: ignore[misc]
@@ -82,7 +86,38 @@ def _why(host: str, port: int, error: OSError) -> str:
         errno.EADDRINUSE: "the port is taken", errno.EACCES: "this user may not use the port",
         errno.EADDRNOTAVAIL: "this machine has no such address",
     }.get(error.errno or 0, str(error))
-    return (
-        f"the UI can not be served on {host}:{port}: {text}; "
-        "give another address with --ui HOST:PORT, or --no-ui"
-    )
+    refused = f"the UI can not be served on {host}:{port}: {text}"
+    pid = _listener(port) if error.errno == errno.EADDRINUSE else None
+    folder = _folder_of_a_master(pid) if pid is not None else None
+    if folder is not None:
+        return (
+            f"{refused} by another master, pid {pid}, which runs in {folder}; stop that one "
+            f"(kill {pid}), or start this one beside it with --ui HOST:PORT or --no-ui"
+        )
+    by = f" by pid {pid}" if pid is not None else ""
+    return f"{refused}{by}; give another address with --ui HOST:PORT, or --no-ui"
+
+
+def _listener(port: int) -> int | None:
+    """The process that listens on a port of this machine; None where we may not see it."""
+    try:
+        for one in psutil.net_connections("tcp"):
+            if one.status == psutil.CONN_LISTEN and one.laddr.port == port:
+                pid: int | None = one.pid
+                return pid
+    except (psutil.Error, OSError):
+        pass  # macOS shows the connections of others to root alone
+    return None
+
+
+def _folder_of_a_master(pid: int) -> str | None:
+    """The folder in which a master of ours runs; None where the process is something else."""
+    try:
+        process = psutil.Process(pid)
+        names = {os.path.basename(word) for word in process.cmdline()[:5]}
+        if any(known <= names for known in _COMMANDS):
+            folder: str = process.cwd()
+            return folder
+    except (psutil.Error, OSError):
+        pass
+    return None

@@ -172,6 +172,7 @@ def test_a_server_whose_clock_was_set_back_recovers_again_after_a_lease(
         hour_ms = 3_600_000
         one_server.client.hincrby(whole.keys.meta, "swept", hour_ms)
         one_server.client.hset(whole.keys.meta, "recover_after", int(time.time() * 1000) + hour_ms)
+        one_server.client.zincrby(whole.keys.leases, hour_ms, uid)
         heir = whole.node("heir")
         whole.effect("began", uid, count=2)
         (heir.folder / "open").touch()

@@ -46,7 +46,7 @@ LUA: dict[str, tuple[Change, ...]] = {
     # Leases that expired while Redis was away count as those of dead processes.
     "no_grace": (Change(
         "recover.lua",
-        "return now >= after or after - now > lease",
+        "return now >= after or after - now > longest",
         "return true",
     ),),
     # Promotion by reading what is due and moving it afterwards: see _promote_in_two_steps.

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from servers import free_port
+from stand_in import StandIn
 
+import skedulr
 from skedulr import embedded
 from skedulr.config import Config, find_redis, socket_in
 from skedulr.embedded import EmbeddedServer, server_binary
-from skedulr.errors import ConfigError
+from skedulr.errors import ConfigError, StorageUnavailable
 
 pytestmark = pytest.mark.server
 
@@ -554,3 +557,43 @@ def test_a_locale_that_the_machine_lacks_does_no_harm(
     monkeypatch.setenv("LC_ALL", "xx_YY.UTF-8")
     server.start()
     assert server.running
+
+
+def test_a_producer_that_was_there_first_finds_the_embedded_server_that_came_later(
+    home: Path, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home.parent)
+    monkeypatch.setattr("skedulr.config.DEFAULT_URL", f"redis://127.0.0.1:{free_port()}/0")
+    for name in [one for one in os.environ if one.startswith("SKEDULR_")]:
+        monkeypatch.delenv(name)
+    app = skedulr.Skedulr(submit_timeout=0.6)
+    early = app.remote("quick")
+    with pytest.raises(StorageUnavailable, match="the default address"):
+        early.submit()
+    with pytest.raises(StorageUnavailable, match="the default address"):
+        app.stats()
+    server.start()
+    handle = early.submit()
+    assert handle.state == "queued"
+    worker = StandIn(str(server.url))
+    worker.run(lambda name, args, kwargs: 42)
+    assert handle.result(timeout=5) == 42
+    worker.close()
+
+    server.stop()
+    with pytest.raises(StorageUnavailable):
+        early.submit()
+    server.start()
+    assert early.submit().state == "queued"
+    app.close()
+
+
+def test_one_that_was_told_where_the_server_is_looks_nowhere_else(
+    home: Path, server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home.parent)
+    app = skedulr.Skedulr(f"redis://127.0.0.1:{free_port()}/0", submit_timeout=0.6)
+    server.start()
+    with pytest.raises(StorageUnavailable):
+        app.remote("quick").submit()
+    app.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness import Node, gone, wait_until
+from harness import WORK, Node, gone, wait_until
 
 import skedulr
 from skedulr.config import socket_in, socket_url
@@ -98,6 +98,31 @@ def test_without_a_server_anywhere_one_is_started_and_said_so(
     node.wait_log("started an embedded server in private")
     node.wait_ready(1)
     assert (node.folder / "private").stat().st_mode & 0o777 == 0o700
+
+
+def test_an_error_in_a_module_is_told_before_a_server_is_started(nodes: Nodes) -> None:
+    node = nodes(None, "--embedded", work="print('hello')\nimport no_such_module_here\n")
+    assert node.start(ready=None).wait() == 3
+    assert node.log.count("No module named 'no_such_module_here'") == 1
+    assert "no pool can start: see the error above; no server was started" in node.log
+    assert "hello" not in node.log and not (node.folder / ".skedulr").exists()
+
+
+def test_a_module_that_submits_as_it_is_imported_hinders_no_start(nodes: Nodes) -> None:
+    late = "\n\nif not os.path.exists('submitted'):\n    quick.submit()\n"
+    mark = "    open('submitted', 'w').close()\n"
+    node = connect(nodes(None, "--embedded", work=WORK + late + mark).start())
+    wait_until(lambda: node.effects.all(phase="ran"), "the task runs")
+
+
+def test_data_that_can_not_be_read_are_told_and_end_it(nodes: Nodes) -> None:
+    node = started(nodes)
+    node.signal(signal.SIGTERM)
+    assert node.wait() == 0
+    (manifest,) = (node.folder / ".skedulr").glob("**/*.manifest")
+    manifest.write_text("no manifest")
+    assert node.start(ready=None).wait() == 2
+    assert "did not start: " in node.log and "manifest" in node.log
 
 
 def test_a_second_master_in_the_folder_joins_the_first_ones_server(nodes: Nodes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -67,6 +68,26 @@ def test_a_module_that_can_not_be_imported_shows_its_own_error_once_and_ends_wit
     assert "pool default can not start" in node.log
 
 
+def test_what_skedulr_refuses_ends_at_the_line_of_the_module(
+    nodes: Nodes, one_server: Server
+) -> None:
+    node = nodes(one_server.url, work="import skedulr\n@skedulr.task(queue='mail')\ndef f(): 1\n")
+    assert ended(node) == 3
+    assert "unknown option 'queue' (here it is 'pool')" in node.log
+    assert "options.py" not in node.log and "app.py" not in node.log, node.log
+
+
+def test_a_port_that_another_master_has_names_that_master(
+    nodes: Nodes, one_server: Server
+) -> None:
+    port = free_port()
+    first = nodes(one_server.url, "--ui", f"127.0.0.1:{port}").start()
+    second = nodes(one_server.url, "--ui", f"127.0.0.1:{port}")
+    assert ended(second) == 2
+    assert f"another master, pid {first.pid}, which runs in {first.folder}" in second.log
+    assert "stop that one" in second.log and "--no-ui" in second.log
+
+
 def test_pools_that_can_not_start_end_together(nodes: Nodes, one_server: Server) -> None:
     node = nodes(one_server.url, pools="default=2x2,other=2", work="import nothing_here\n")
     assert ended(node) == 3
@@ -101,6 +122,42 @@ def test_a_named_server_that_is_away_is_awaited_and_nothing_else_is_started(
     assert not (node.folder / ".skedulr").exists()
     server.start()
     node.wait_state(node.submit("quick"), "succeeded")
+
+
+def test_a_server_that_comes_later_is_checked_then_and_once(
+    nodes: Nodes, fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server(maxmemory_policy="allkeys-lru")
+    server.stop()
+    node = nodes(server.url).start()
+    node.wait_log("does not answer")
+    assert "maxmemory-policy" not in node.log
+    server.start()
+    node.wait_log("(maxmemory-policy allkeys-lru)")
+    node.wait_log("set appendonly yes")
+    node.wait_state(node.submit("quick"), "succeeded")
+    assert node.log.count("(maxmemory-policy allkeys-lru)") == 1
+
+
+def test_a_server_that_comes_later_and_is_too_old_ends_the_master(
+    nodes: Nodes, fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server(appendonly="yes")
+    server.stop()
+    node = nodes(server.url)
+    # Whatever comes is older than this.
+    needs_more = (
+        "from gevent import monkey; monkey.patch_all(); import sys; "
+        "from skedulr import launch, servercheck; servercheck.OLDEST = (99, 0); "
+        "sys.exit(launch.run(sys.argv[1:]))"
+    )
+    arguments = node.command[node.command.index("master") + 1:]
+    node.command = (sys.executable, "-c", needs_more, *arguments)
+    node.start()
+    node.wait_log("does not answer")
+    server.start()
+    assert node.wait() == 2
+    assert "which is too old: Skedulr needs Redis 7.0" in node.log
 
 
 def test_a_password_that_is_refused_is_said_and_tried_again_until_it_is_right(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from harness import Node, gone, wait_until
+from servers import Server
 
 pytestmark = pytest.mark.server
 
@@ -152,3 +153,14 @@ def test_usr1_prints_the_stacks_of_every_child(start: Start) -> None:
     node.signal(signal.SIGUSR1)
     node.wait_log("in gate")
     assert node.process is not None and node.process.poll() is None
+
+
+def test_a_stop_while_redis_is_away_warns_of_nothing_where_nothing_was_held(
+    nodes: Callable[..., Node], fresh_server: Callable[..., Server]
+) -> None:
+    server = fresh_server()
+    node = nodes(server.url).start()
+    server.stop()
+    node.signal(signal.SIGTERM)
+    assert node.wait() == 0
+    assert "wait for their leases" not in node.log

@@ -105,6 +105,8 @@ class Model:
         self.unique: dict[str, tuple[str, int]] = {}
         self.windows: dict[str, int] = {}
         self.cancels: set[str] = set()
+        #: Of which no hook was told yet, and when they died.
+        self.deaths: dict[str, int] = {}
         self.progress_of: dict[str, str] = {}
         self.watched: dict[str, list[str]] = {}
         self.stats: dict[str, int] = {}
@@ -131,6 +133,7 @@ class Model:
             "unique": {digest: f"{uid} {end}" for digest, (uid, end) in self.unique.items()},
             "windows": self.windows,
             "cancels": self.cancels,
+            "deaths": self.deaths,
             "progress": self.progress_of,
             "watch": {uid: " ".join(channels) for uid, channels in self.watched.items()},
             "stats": {name: str(count) for name, count in self.stats.items()},
@@ -462,6 +465,7 @@ class Model:
                 if (header.losses if loss else header.crashes) >= limit:
                     buried.append(one.uid)
                     self._end(now, one.uid, "d", KILLED)
+                    self.deaths[one.uid] = now
                     continue
                 charged.append(one.uid)
                 one.journal += CRASH + stamp(now)

@@ -19,20 +19,26 @@ def test_a_body_ends_in_the_dead_letter_queue(pool: Scripts, where: str) -> None
     reply = bury(pool, ("a", b"rubbish", b"stone"))
     assert reply.verdicts == "m"
     assert pool.state("wake") == {
-        "records": {"a": b"stone"}, "dead": {"a": reply.now}, "meta": {"sequence": "1"},
+        "records": {"a": b"stone"}, "dead": {"a": reply.now}, "deaths": {"a": reply.now},
+        "meta": {"sequence": "1"},
         "stats": {"failed": "1", "dead": "1"},
     }
 
 
-def test_a_record_keeps_its_time(pool: Scripts) -> None:
+def test_a_record_keeps_its_time_and_hooks_hear_of_it_unless_it_was_dead_already(
+    pool: Scripts,
+) -> None:
     pool.submit(task("a"), task("b"))
     pool.finish_now()
     before = pool.state()
     record = pool.call("HGET", pool.keys.records, "a")
-    assert bury(pool, ("a", record, b"stone")).verdicts == "m"
+    buried = bury(pool, ("a", record, b"stone"))
+    assert buried.verdicts == "m"
+    assert bury(pool, ("a", b"stone", b"gravel"), ("a", b"gravel", b"stone")).verdicts == "mm"
     assert pool.state() == {
         **before, "records": {**before["records"], "a": b"stone"},
         "done": {"b": before["done"]["b"]}, "dead": {"a": before["done"]["a"]},
+        "deaths": {"a": buried.now},
     }
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from schedule_driver import Schedules, Tick, plan
-from script_driver import Scripts, body, place
+from script_driver import Scripts, body, limited, place
+
+from skedulr.limiting import Limit
 
 FAR = 4_000_000_000_000
 
@@ -211,3 +213,17 @@ def test_options_nobody_can_read_change_nothing(pool: Scripts, schedules: Schedu
     with pytest.raises(Exception, match="options nobody can read"):
         schedules.fire(Tick("a", 1000, FAR, options="what"))
     assert pool.state() == before
+
+
+def test_a_priority_or_a_limit_in_a_pool_that_runs_in_order_fires_nothing(
+    pool: Scripts, schedules: Schedules
+) -> None:
+    pool.run("set_transport", "streams", 15_000)
+    schedules.put(("a", 1000), ("b", 1000))
+    before = pool.call("HGETALL", pool.keys.planned)
+    high = Tick("a", 1000, FAR, options="5 @1000 -")
+    bound = Tick("b", 1000, FAR, options=f"0 @1000 - {limited(Limit(concurrency=1))}")
+    assert schedules.fire(high, bound).verdicts == "oo"
+    assert pool.call("HGETALL", pool.keys.planned) == before
+    assert not pool.call("EXISTS", pool.keys.tasks)
+    assert schedules.fire(Tick("a", 1000, FAR)).verdicts == "f"

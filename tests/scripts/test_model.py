@@ -290,7 +290,9 @@ class Machine(RuleBasedStateMachine):
             self.set_meta("swept", self.pool.now() - since)
         limit = data.draw(limits, label="limit")
         reply = self.pool.judge_hosts(crashes=limit, gap=GAP)
-        self.compare_deaths(reply.rest, self.model.recover(reply.now, LEASE, GAP, limit))
+        expected = self.model.recover(reply.now, LEASE, GAP, limit)
+        assert reply.rest.pop() == (1 if self.model.deaths else 0)
+        self.compare_deaths(reply.rest, expected)
 
     def the_grace_ends(self, _: st.DataObject) -> None:
         if "recover_after" in self.model.meta:

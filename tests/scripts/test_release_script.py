@@ -178,7 +178,7 @@ def test_the_crash_that_reaches_the_limit_kills(pool: Scripts) -> None:
     assert last.rest == [["b"], 0, [], ["a"]]
     assert pool.state("own", "meta", "wake") == {
         "records": {"a": body("a", stored.now, *crashes, (b"killed", last.now))},
-        "dead": {"a": last.now},
+        "dead": {"a": last.now}, "deaths": {"a": last.now},
         "tasks": {"b": body("b", stored.now)},
         "ready": {"b": place(2)},
         "stats": {"failed": "1", "dead": "1", "crashed": "3"},

@@ -49,3 +49,12 @@ def test_a_schedule_that_changed_or_went_does_not_run(pool: Scripts) -> None:
     schedules.put(("a", FAR))
     assert schedules.run_now("a", "a@5", revision="r0") == "l"
     assert schedules.run_now("b", "b@5") == "l"
+
+
+def test_a_run_with_a_priority_in_a_pool_that_runs_in_order_is_refused(pool: Scripts) -> None:
+    pool.run("set_transport", "streams", 15_000)
+    schedules = Schedules(pool)
+    schedules.put(("a", FAR))
+    raw = pool.run("schedule_run", "a", "r1", "a@5", b"env", "5 @5 -")
+    assert (raw[1], pool.call("EXISTS", pool.keys.tasks)) == (b"o", 0)
+    assert schedules.run_now("a", "a@5") == "f"

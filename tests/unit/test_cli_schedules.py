@@ -11,6 +11,9 @@ from cli_driver import Cli
 from servers import Server
 
 import skedulr
+from skedulr.keys import PoolKeys
+from skedulr.store import Store
+from skedulr.wire import Wire
 
 
 @pytest.fixture(autouse=True)
@@ -113,3 +116,16 @@ def test_a_preview_says_why_a_line_would_be_refused(cli: Cli) -> None:
     assert "has no offset from UTC" in cli.refused(
         "schedules", "preview", "* * * * *", "--start", "2026-03-28T12:00", status=2
     )
+
+
+def test_a_run_with_a_priority_in_a_pool_that_runs_in_order_is_refused(
+    live: Cli, one_server: Server
+) -> None:
+    app = skedulr.Skedulr(url=one_server.url)
+    app.schedule_recurring(app.remote("poll", priority=5), 3600, name="high")
+    wire = Wire(one_server.url, name="test")
+    assert Store(PoolKeys("skedulr", "default"), "streams").settle(wire, 15_000) is None
+    wire.close()
+    refused = live("schedules", "run", "high")
+    assert refused.status == 2
+    assert "pool 'default' has no priorities and no limits" in refused.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -835,3 +836,22 @@ def test_questions_end_in_time_too(
         assert time.monotonic() - began < LIMIT_S + 1.5
     server.thaw()
     assert handle.state == "queued"
+
+
+@pytest.mark.parametrize("act", [
+    lambda app: task(app).submit(1), lambda app: app.get("x"),
+    lambda app: app.submit_many([task(app).bind(1)]),
+], ids=["submit", "get", "submit_many"])
+def test_a_redis_that_is_away_is_one_traceback_whose_cause_is_kept(
+    apps: Callable[..., Skedulr], act: Callable[[Skedulr], object]
+) -> None:
+    with pytest.raises((StorageUnavailable, BulkError)) as caught:
+        act(apps("redis://127.0.0.1:1/0", submit_timeout=0.1))
+    printed = "".join(traceback.format_exception(caught.value))
+    assert printed.count("Traceback") == 1, printed
+    assert "redis/connection.py" not in printed
+    last = printed.splitlines()[-1]
+    assert "Redis is not available at redis://127.0.0.1:1/0 (from configure())" in last
+    assert "Connection refused" in last and ".;" not in last
+    assert caught.value.__cause__ is not None
+    assert "Connection refused" in str(caught.value.__cause__)

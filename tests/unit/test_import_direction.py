@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "signatures", "defaults",
      "dependencies", "limit_store", "figures", "measures", "lead", "tuning"),
-    ("wire", "wire_errors", "addresses", "sentinels", "cluster", "redis_scripts",
+    ("wire", "wire_errors", "whereabouts", "addresses", "sentinels", "cluster", "redis_scripts",
      "keys", "message", "payload", "retries", "limiting", "uids", "context",
      "logs", "servercheck", "acl", "statistics", "codecs"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),

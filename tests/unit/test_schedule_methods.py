@@ -16,6 +16,7 @@ from skedulr.hub.driver import Driver
 from skedulr.keys import PoolKeys, SpaceKeys
 from skedulr.pools.ticker import Ticker, Times, definitions_of
 from skedulr.schedule_store import Directory, ScheduleStore
+from skedulr.store import Store
 from skedulr.testing.crew import _Unwound
 from skedulr.testing.driven import DrivenApp
 from skedulr.testing.fake import FakeWire
@@ -561,3 +562,67 @@ def test_a_definition_nobody_can_read_stops_alone(server: Server) -> None:
     stored = server.store("default").get(server.wire, ["made"])[0]
     assert stored is not None
     assert stored.why.startswith("error PayloadError")
+
+
+REFUSED = "pool 'default' has no priorities and no limits: its transport runs tasks in the order"
+
+
+def in_order(wire: Any, keys: PoolKeys, transport: str = "streams") -> None:
+    """The pool's ready work is kept in a stream from now on, or no more."""
+    assert Store(keys, transport).settle(wire, 15_000) is None
+
+
+def test_a_priority_or_a_limit_is_refused_in_a_pool_that_runs_in_order(world: World) -> None:
+    client = world.driven.client
+    client.ask(lambda wire: in_order(wire, PoolKeys("skedulr", "default")))
+    high = world.poll.using(priority=5)
+    limited = world.poll.using(limit=skedulr.Limit(concurrency=1))
+    for one in (high, limited):
+        with pytest.raises(ConfigError, match=REFUSED):
+            world.driven.schedule_recurring(one, 10, name="poll")
+        with pytest.raises(ConfigError, match=REFUSED):
+            world.driven.schedule_cron(one, "* * * * *", name="poll")
+        with pytest.raises(ConfigError, match=REFUSED):
+            world.driven.schedule_once(one.bind(), datetime.fromtimestamp(NOON + 60, UTC))
+    assert not world.driven.schedules()
+    world.driven.schedule_recurring(world.poll, 10, name="poll")
+    with pytest.raises(ConfigError, match=REFUSED):
+        world.driven.schedule_recurring(high, 10, name="poll")
+    world.driven.advance(25)
+    assert world.ticks == [10, 20]
+
+
+def test_one_with_a_priority_stops_and_says_why_when_its_pool_becomes_a_stream(
+    world: World,
+) -> None:
+    world.driven.schedule_recurring(world.poll.using(priority=5), 10, name="poll")
+    world.driven.advance(15)
+    keys = PoolKeys("skedulr", "default")
+    world.driven.client.ask(lambda wire: in_order(wire, keys))
+    world.driven.advance(15)
+    assert world.ticks == [10]
+    assert REFUSED in (world.driven.schedules()["poll"].error or "")
+    schedule = world.driven.schedules()["poll"]
+    for act in (schedule.resume, schedule.run):
+        with pytest.raises(ConfigError, match=REFUSED):
+            act()
+    world.driven.client.ask(lambda wire: in_order(wire, keys, "zset"))
+    schedule.resume()
+    world.driven.advance(10)
+    assert world.ticks == [10, 40]
+
+
+def test_one_of_the_code_stops_when_it_is_registered_and_the_others_tick(server: Server) -> None:
+    in_order(server.wire, server.keys)
+
+    def two(given: Any) -> None:
+        every(10)(given)
+        every(10, name="high")((given[0], given[1].using(priority=5)))
+
+    child = Deployment(server, two)
+    child.ticker.beat()
+    stored = server.store("default").get(server.wire, ["high"])[0]
+    assert stored is not None
+    assert stored.why.startswith(f"error ConfigError: {REFUSED}")
+    server.pass_time(20, child)
+    assert server.runs() == ["poll@10", "poll@20"]

@@ -85,7 +85,7 @@ def test_a_real_server_that_forgets_is_warned_of_line_by_line(
 ) -> None:
     server = fresh_server(name, maxmemory_policy="allkeys-lru")
     with caplog.at_level(logging.INFO, "skedulr.master"):
-        assert launch._server(Config(redis=server.url)) == (server.url, None)
+        assert launch._server(Config(redis=server.url)) == (server.url, None, False)
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "WARNING"]
     assert "maxmemory-policy allkeys-lru" in caplog.text
     assert "set appendonly yes" in caplog.text
@@ -101,7 +101,7 @@ def test_a_user_who_may_not_ask_starts_quietly(
     )
     url = server.url.replace("://", "://worker:secret@")
     with caplog.at_level(logging.INFO, "skedulr.master"):
-        assert launch._server(Config(redis=url)) == (url, None)
+        assert launch._server(Config(redis=url)) == (url, None, False)
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert "secret" not in caplog.text
 

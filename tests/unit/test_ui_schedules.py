@@ -9,6 +9,8 @@ from servers import Server
 from ui_world import NAMESPACE, Browser, World, browse
 
 import skedulr
+from skedulr.keys import PoolKeys
+from skedulr.store import Store
 from skedulr.ui.api import SCHEDULE
 
 
@@ -78,3 +80,16 @@ def test_a_cron_line_is_previewed_or_refused_with_the_reason(ui: Browser) -> Non
 def test_an_empty_namespace_teaches_how_to_schedule(one_server: Server) -> None:
     text = browse(World(one_server.url)).page("/schedules").text
     assert "@skedulr.cron(" in text
+
+
+def test_a_run_with_a_priority_in_a_pool_that_runs_in_order_is_refused(
+    world: World, ui: Browser
+) -> None:
+    app = skedulr.Skedulr(url=world.client.config.url, namespace=NAMESPACE)
+    app.schedule_recurring(app.remote("poll", priority=5), 3600, name="high")
+    keys = PoolKeys(NAMESPACE, "default")
+    assert app.client.ask(lambda wire: Store(keys, "streams").settle(wire, 15_000)) is None
+    refused = ui.post("/api/schedules/high/run")
+    assert refused.status == 400
+    assert "pool 'default' has no priorities and no limits" in refused.json["error"]["message"]
+    app.close()

@@ -3,6 +3,7 @@
 -- include: header
 -- include: place
 -- include: count_runs
+-- include: note_deaths
 -- Charge each of `ids` with the death that `d` tells of: a crash, or a loss where `d.loss`. Those
 -- that reach `d.limit` of these end as dead with the journal entry `d.death`; the others get `d.back`
 -- and the count in their header, and are returned as positions. `d.presumed`: the owner may live.
@@ -36,6 +37,7 @@ local function charge(k, ids, texts, d, now)
     lease_end(k, dead, their_claims)
     redis.call('HDEL', k.claims, unpack(dead))
     end_tasks(k, dead, kinds, entries, now)
+    note_deaths(k.deaths, dead, now)
   end
   if #living > 0 then
     redis.call('HSET', k.tasks, unpack(journals))

@@ -3,16 +3,14 @@
 -- is not what its task's claim says is dropped.
 local function idle_entries(k, limit, lease)
   if not group_of(k) then return {}, false end
-  local known = redis.call('HMGET', k.meta, 'visibility', 'recover_from')
-  -- The longest lease that a master of this pool was started with.
-  lease = math.max(lease, tonumber(known[1] or 0))
+  local from = redis.call('HGET', k.meta, 'recover_from')
   local reply = redis.call('XAUTOCLAIM', k.stream, GROUP, 'recovery', whole(lease),
-                           known[2] or '0-0', 'COUNT', limit)
+                           from or '0-0', 'COUNT', limit)
   -- One call looks at a bounded part of what is pending: the next one goes on behind it.
   local more = reply[1] ~= '0-0'
   if more then
     redis.call('HSET', k.meta, 'recover_from', reply[1])
-  elseif known[2] then
+  elseif from then
     redis.call('HDEL', k.meta, 'recover_from')
   end
   local ids, places = read_entries(reply[2])
@@ -27,7 +25,7 @@ local function idle_entries(k, limit, lease)
   return over, more
 end
 
--- Up to `limit` ids whose leases (of so many ms) are over; whether there may be more. `k` names
+-- Up to `limit` ids whose leases (of so many ms at most) are over; whether there may be more. `k` names
 -- claims as well.
 local function leases_over(k, now, limit, lease)
   local over = redis.call('ZRANGEBYSCORE', k.leases, '-inf', whole(now), 'LIMIT', 0, limit)
