@@ -33,7 +33,8 @@ from .wire import Wire
 MOST_EDGES = 300_000
 #: A task that went from pool to pool more often than that is not followed.
 MOST_MOVES = 5
-#: Something is still to be told this long after its time, ms, though processes live that tell.
+#: Something is still to be told this long after its time, ms, though all that while processes were
+#: there that tell.
 OVERDUE_MS = 600_000
 #: Nobody puts anything into an outbox that is to be told so late, ms.
 FURTHEST_ITEM_MS = 3_600_000
@@ -94,12 +95,19 @@ class Kept:
         key = PoolKeys(self._namespace, pool).edges
         for part in pages((uid for uid in uids if uid not in found), PAGE):
             for uid, first in zip(part, self._wire.call("HMGET", key, *part), strict=True):
-                found[uid] = frozenset(self.pages(key, uid, first))
+                found[uid] = frozenset(self.pages(pool, uid, first))
                 self._remember(pool, uid, found[uid])
         return found
 
-    def pages(self, key: str, uid: bytes, first: bytes | None) -> Iterator[bytes]:
+    def pages(self, pool: str, uid: bytes, first: bytes | None) -> Iterator[bytes]:
         """All edges of a parent whose first page this is."""
+        parent = f"{pool}/{name(uid)}"
+        for text in self._pages(PoolKeys(self._namespace, pool).edges, uid, first):
+            # Version 0.1.0 wrote them out in full.
+            full = b"/" in text or text.endswith(b",0")
+            yield Edge.read(text.decode(), parent).text(parent).encode() if full else text
+
+    def _pages(self, key: str, uid: bytes, first: bytes | None) -> Iterator[bytes]:
         match = _FIRST.fullmatch(first or b"")
         if first is None or match is None:
             return
@@ -107,7 +115,8 @@ class Kept:
         for part in pages(range(1, int(match[1]) + 1), 50):
             fields = [b"%s,%d" % (uid, at) for at in part]
             for page in self._wire.call("HMGET", key, *fields):
-                yield from (page or b"").split()
+                if page is not None and _MORE.fullmatch(page):
+                    yield from page.split()
 
     def _remember(self, pool: str, uid: bytes, edges: frozenset[bytes]) -> None:
         if self._size + len(edges) > MOST_EDGES:
@@ -300,7 +309,7 @@ class Waiting:
     ) -> _State | None:
         """What is wrong with an edge from this parent; None where nothing is."""
         uid = raw(split_id(parent)[1])
-        named = edge.text(parent).encode() in self._kept.pages(k.edges, uid, first)
+        named = edge.text(parent).encode() in self._kept.pages(k.pool, uid, first)
         if named and (body or any(score is not None for score in told)):
             return None
         if body:
@@ -402,7 +411,7 @@ class Edges:
         """Whether a task waits for this one, that may be submitted later."""
         id = f"{self._keys.pool}/{name(parent)}"
         by_pool: dict[str, list[Edge]] = {}
-        for text in self._kept.pages(self._keys.edges, parent, first):
+        for text in self._kept.pages(self._keys.pool, parent, first):
             edge = Edge.read(text.decode(), id)
             by_pool.setdefault(edge.pool, []).append(edge)
         return any(
@@ -470,7 +479,7 @@ class Outbox:
         nodes = self._wire.call("HVALS", self._nodes)
         time, scores = at_once(self._wire, [("TIME",), ("ZMSCORE", self._keys.outbox, *items)])
         now_ms = now_of(time)
-        served = any(_serves(record, now_ms / 1000) for record in nodes)
+        served = any(_serves(record, now_ms) for record in nodes)
         return [
             Finding(kind, self._keys.pool, name(item), text, b"%d" % FURTHEST_ITEM_MS)
             for item, score in zip(items, scores, strict=True) if score is not None
@@ -492,10 +501,12 @@ def _judge_item(item: bytes, ahead_ms: float, *, served: bool) -> Iterator[tuple
                "though processes live that would")
 
 
-def _serves(record: bytes, now_s: float) -> bool:
-    """Whether a node lives, and has processes."""
+def _serves(record: bytes, now_ms: int) -> bool:
+    """Whether a node has had processes all the while in which something became overdue."""
     try:
         node = msgpack.unpackb(record)
-        return bool(node["children"]) and now_s - float(node["beat_at"]) < SILENT_S
+        silent_ms = now_ms - 1000 * float(node["beat_at"])
+        age_ms = now_ms - 1000 * float(node["started_at"])
     except Exception:
-        return False
+        return False  # another round reports it
+    return bool(node["children"]) and silent_ms < 1000 * SILENT_S and age_ms > OVERDUE_MS

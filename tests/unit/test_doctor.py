@@ -189,6 +189,20 @@ def test_every_place_filled_by_scripts_is_healthy(ward: Ward) -> None:
     assert ward.examine() == []
 
 
+def test_what_nobody_was_there_to_tell_is_healthy(ward: Ward) -> None:
+    ward.fill()
+    ward.call("ZADD", "outbox", ward.now() - 3_600_000, "s told1")
+    assert ward.examine() == []
+    live(ward, since_s=5)  # it has just begun to
+    assert ward.examine() == []
+
+
+def test_edges_that_an_earlier_release_wrote_out_in_full_are_edges(ward: Ward) -> None:
+    ward.fill()
+    ward.call("HSET", "edges", "later1", "0,1 default/tied,2,0")
+    assert ward.examine() == []
+
+
 def test_an_empty_namespace_is_healthy(ward: Ward) -> None:
     assert ward.examine() == []
 
@@ -623,10 +637,17 @@ def outbox_too_late(ward: Ward) -> str:
 
 
 def outbox_overdue(ward: Ward) -> str:
-    record = {"id": "n1", "host": "h", "pid": 1, "beat_at": ward.now() / 1000, "children": [{}]}
-    ward.wire.call("HSET", ward.space.nodes, "n1", msgpack.packb(record))
+    live(ward, since_s=3600)
     ward.call("ZADD", "outbox", ward.now() - 3_600_000, "s told1")
     return "s told1"
+
+
+def live(ward: Ward, since_s: int) -> None:
+    """A node has lived for so long."""
+    now_s = ward.now() / 1000
+    record = {"id": "n1", "host": "h", "pid": 1, "started_at": now_s - since_s, "beat_at": now_s,
+              "children": [{}]}
+    ward.wire.call("HSET", ward.space.nodes, "n1", msgpack.packb(record))
 
 
 ILLNESSES = (
