@@ -38,6 +38,7 @@ from .rounds import (
     Schedules,
     Tasks,
     Unknown,
+    affordable,
     now_of,
     pages,
     pool_keys,
@@ -242,11 +243,12 @@ class Doctor:
         """Tie children to those parents that would not tell them; what is known of these they are
         told at once."""
         pool = group[0].pool or ""
-        waiting = Waiting(self._wire, PoolKeys(self.namespace, pool))
+        keys = PoolKeys(self.namespace, pool)
+        waiting, size = Waiting(self._wire, keys), affordable(self._wire, keys.tasks)
         by_uid: dict[str, list[Finding]] = defaultdict(list)
         for one in group:
             by_uid[one.uid].append(one)
-        for uids in pages(by_uid, JOURNALS):
+        for uids in pages(by_uid, size):
             mended = set()
             for part in pages(waiting.untied([raw(uid) for uid in uids]), PAGE):
                 self._tie_part(pool, part)

@@ -31,6 +31,8 @@ from .wire import Wire
 
 #: So many edges are remembered, so that those of a parent of many are read once.
 MOST_EDGES = 300_000
+#: So many pages of a parent's edges are read at once.
+MOST_PAGES = 50
 #: A task that went from pool to pool more often than that is not followed.
 MOST_MOVES = 5
 #: Something is still to be told this long after its time, ms, though all that while processes were
@@ -77,52 +79,52 @@ class Broken(NamedTuple):
 
 
 class Kept:
-    """The edges that parents have, each as text. Read once, as long as there is room."""
+    """The edges that parents of a pool have, as texts. Read once, as long as there is room."""
 
-    def __init__(self, wire: Wire, namespace: str) -> None:
-        self._wire, self._namespace = wire, namespace
-        self._known: dict[tuple[str, bytes], frozenset[bytes]] = {}
+    def __init__(self, wire: Wire, keys: PoolKeys) -> None:
+        self._wire, self._keys = wire, keys
+        #: By parent: its first page, which changes with each edge, and all edges.
+        self._known: dict[bytes, tuple[bytes | None, frozenset[bytes]]] = {}
         self._size = 0
 
-    def forget(self) -> None:
-        """Read them anew from now on."""
-        self._known.clear()
-        self._size = 0
-
-    def of(self, pool: str, uids: Sequence[bytes]) -> dict[bytes, frozenset[bytes]]:
-        """By parent, all of one pool."""
-        found = {uid: known for uid in uids if (known := self._known.get((pool, uid))) is not None}
-        key = PoolKeys(self._namespace, pool).edges
+    def look(self, uids: Sequence[bytes]) -> dict[bytes, frozenset[bytes]]:
+        """By parent; as they were when they were read first."""
+        found = {uid: known[1] for uid in uids if (known := self._known.get(uid)) is not None}
         for part in pages((uid for uid in uids if uid not in found), PAGE):
-            for uid, first in zip(part, self._wire.call("HMGET", key, *part), strict=True):
-                found[uid] = frozenset(self.pages(pool, uid, first))
-                self._remember(pool, uid, found[uid])
+            firsts = self._wire.call("HMGET", self._keys.edges, *part)
+            found |= {uid: self.now(uid, first) for uid, first in zip(part, firsts, strict=True)}
         return found
 
-    def pages(self, pool: str, uid: bytes, first: bytes | None) -> Iterator[bytes]:
-        """All edges of a parent whose first page this is."""
-        parent = f"{pool}/{name(uid)}"
-        for text in self._pages(PoolKeys(self._namespace, pool).edges, uid, first):
+    def now(self, uid: bytes, first: bytes | None) -> frozenset[bytes]:
+        """Those of a parent whose first page was just read."""
+        known = self._known.get(uid)
+        if known is not None and known[0] == first:
+            return known[1]
+        edges = frozenset(self._texts(uid, first))
+        if self._size + len(edges) > MOST_EDGES:
+            self._known.clear()
+            self._size = 0
+        self._size += 1 + len(edges)
+        self._known[uid] = first, edges
+        return edges
+
+    def _texts(self, uid: bytes, first: bytes | None) -> Iterator[bytes]:
+        parent = f"{self._keys.pool}/{name(uid)}"
+        for text in self._stored(uid, first):
             # Version 0.1.0 wrote them out in full.
             full = b"/" in text or text.endswith(b",0")
             yield Edge.read(text.decode(), parent).text(parent).encode() if full else text
 
-    def _pages(self, key: str, uid: bytes, first: bytes | None) -> Iterator[bytes]:
+    def _stored(self, uid: bytes, first: bytes | None) -> Iterator[bytes]:
         match = _FIRST.fullmatch(first or b"")
         if first is None or match is None:
             return
         yield from first.split(b" ")[1:]
-        for part in pages(range(1, int(match[1]) + 1), 50):
+        for part in pages(range(1, int(match[1]) + 1), MOST_PAGES):
             fields = [b"%s,%d" % (uid, at) for at in part]
-            for page in self._wire.call("HMGET", key, *fields):
+            for page in self._wire.call("HMGET", self._keys.edges, *fields):
                 if page is not None and _MORE.fullmatch(page):
                     yield from page.split()
-
-    def _remember(self, pool: str, uid: bytes, edges: frozenset[bytes]) -> None:
-        if self._size + len(edges) > MOST_EDGES:
-            self.forget()
-        self._size += 1 + len(edges)
-        self._known[pool, uid] = edges
 
 
 class Waiting:
@@ -133,7 +135,9 @@ class Waiting:
 
     def __init__(self, wire: Wire, keys: PoolKeys) -> None:
         self._wire, self._keys = wire, keys
-        self._kept = Kept(wire, keys.namespace)
+        #: By pool.
+        self._kept: dict[str, Kept] = {}
+        self._pools: dict[str, PoolKeys] = {}
 
     def walk(self) -> Found:
         k = self._keys
@@ -149,12 +153,10 @@ class Waiting:
             ])
 
     def again(self, found: Sequence[Finding]) -> list[Finding]:
-        self._kept.forget()
         return self._judge(list(dict.fromkeys(raw(one.uid) for one in found)))
 
     def untied(self, ids: Sequence[bytes]) -> Iterator[Broken]:
         """The parents, of all that these children wait for, of which they will never hear."""
-        self._kept.forget()
         return self._broken(self._look(ids))
 
     # What a child says
@@ -194,16 +196,18 @@ class Waiting:
         # What can not be read is the business of another round; so is what is in two places.
         if journal is None or child.elsewhere:
             return
-        again = mend_detail(child.text, made_anew(f"{pool}/{child.uid}", journal, child.held))
+        kind = text = ""
         if child.text is None:
-            yield Finding("held-without-waiting", pool, child.uid, "listed as waiting for others, "
-                          "and what it waits for is lost: it is asked of its envelope", again)
+            kind = "held-without-waiting"
+            text = "listed as waiting for others, and what it waits for is lost"
         elif child.why:
-            yield Finding("waiting-unreadable", pool, child.uid,
-                          f"{child.why}: all of its parents are asked anew", again)
+            kind, text = "waiting-unreadable", child.why
         elif is_start(journal) and not child.tying:
-            yield Finding("start-forgotten", pool, child.uid, "a workflow whose steps were not all "
-                          "stored, and nobody would remove it", again)
+            kind = "start-forgotten"
+            text = "a workflow whose steps were not all stored, and nobody would remove it"
+        if kind:
+            again = made_anew(f"{pool}/{child.uid}", journal, child.held)
+            yield Finding(kind, pool, child.uid, text, mend_detail(child.text, again))
         if child.text is not None and not child.listed:
             yield Finding("waiting-without-held", pool, child.uid,
                           "it waits for others, and no list of waiting tasks shows it")
@@ -286,40 +290,38 @@ class Waiting:
         living = dict(zip(
             uids, self._wire.calls([("HEXISTS", k.tasks, uid) for uid in uids]), strict=True
         ))
-        named = self._kept.of(pool, uids)
-        doubtful = [
-            (at, parent) for at, parent in asked for uid in (raw(split_id(parent)[1]),)
-            if not (living[uid] and edges[at][2].text(parent).encode() in named[uid])
-        ]
+        named = self._kept_of(pool).look(uids)
+        doubtful: dict[bytes, list[tuple[int, str]]] = {}
+        for at, parent in asked:
+            uid = raw(split_id(parent)[1])
+            if not (living[uid] and edges[at][2].text(parent).encode() in named[uid]):
+                doubtful.setdefault(uid, []).append((at, parent))
         for part in pages(doubtful, JOURNALS):
             answers = at_once(self._wire, [
-                command for uid in [raw(split_id(parent)[1]) for _, parent in part] for command in (
+                command for uid in part for command in (
                     ("HEXISTS", k.tasks, uid), ("HGET", k.records, uid), ("HGET", k.edges, uid),
                     ("ZMSCORE", k.outbox, *(b"%c %s" % (letter, uid) for letter in _TELLING)),
                 )
             ])
-            for i, (at, parent) in enumerate(part):
-                state = self._state(k, parent, edges[at][2], *answers[4 * i:4 * i + 4])
-                if state is not None:
-                    yield at, state
-
-    def _state(
-        self, k: PoolKeys, parent: str, edge: Edge, body: int, record: bytes | None,
-        first: bytes | None, told: Sequence[bytes | None],
-    ) -> _State | None:
-        """What is wrong with an edge from this parent; None where nothing is."""
-        uid = raw(split_id(parent)[1])
-        named = edge.text(parent).encode() in self._kept.pages(k.pool, uid, first)
-        if named and (body or any(score is not None for score in told)):
-            return None
-        if body:
-            return _State("edge-lost")
-        if record is None:
-            return _State("parent-unknown", named=named)
-        return _State("parent-ended", home=message.moved_to(record))
+            for i, uid in enumerate(part):
+                body, record, first, told = answers[4 * i:4 * i + 4]
+                telling = any(score is not None for score in told)
+                texts = self._kept_of(pool).now(uid, first)
+                for at, parent in doubtful[uid]:
+                    is_named = edges[at][2].text(parent).encode() in texts
+                    state = _state_of(body, record, is_named, telling=telling)
+                    if state is not None:
+                        yield at, state
 
     def _of(self, pool: str) -> PoolKeys:
-        return PoolKeys(self._keys.namespace, pool)
+        if pool not in self._pools:
+            self._pools[pool] = PoolKeys(self._keys.namespace, pool)
+        return self._pools[pool]
+
+    def _kept_of(self, pool: str) -> Kept:
+        if pool not in self._kept:
+            self._kept[pool] = Kept(self._wire, self._of(pool))
+        return self._kept[pool]
 
 
 class _State(NamedTuple):
@@ -328,6 +330,20 @@ class _State(NamedTuple):
     home: str | None = None
     #: Whether its edges name the child.
     named: bool = False
+
+
+def _state_of(
+    body: int, record: bytes | None, named: bool, *, telling: bool
+) -> _State | None:
+    """What is wrong with an edge from a parent; None where nothing is. ``named``: its edges name
+    the child; ``telling``: its outbox says what became of it."""
+    if named and (body or telling):
+        return None
+    if body:
+        return _State("edge-lost")
+    if record is None:
+        return _State("parent-unknown", named=named)
+    return _State("parent-ended", home=message.moved_to(record))
 
 
 def _read(pool: str, child: Child) -> Child:
@@ -370,7 +386,6 @@ class Edges:
 
     def __init__(self, wire: Wire, keys: PoolKeys) -> None:
         self._wire, self._keys = wire, keys
-        self._kept = Kept(wire, keys.namespace)
 
     def walk(self) -> Found:
         key = self._keys.edges
@@ -379,7 +394,6 @@ class Edges:
             yield len(fields), self._judge(fields)
 
     def again(self, found: Sequence[Finding]) -> list[Finding]:
-        self._kept.forget()
         return self._judge(list(dict.fromkeys(raw(one.uid) for one in found)))
 
     def _judge(self, fields: Sequence[bytes]) -> list[Finding]:
@@ -411,7 +425,7 @@ class Edges:
         """Whether a task waits for this one, that may be submitted later."""
         id = f"{self._keys.pool}/{name(parent)}"
         by_pool: dict[str, list[Edge]] = {}
-        for text in self._kept.pages(self._keys.pool, parent, first):
+        for text in Kept(self._wire, self._keys).now(parent, first):
             edge = Edge.read(text.decode(), id)
             by_pool.setdefault(edge.pool, []).append(edge)
         return any(
