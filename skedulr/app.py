@@ -61,6 +61,8 @@ class Skedulr(ScheduleMethods):
         self._clients: dict[None, Client] = {}
         #: What seals arguments and results, where it was given as an object.
         self._codec: Codec | None = None
+        #: Those of OpenTelemetry that give out this app's numbers; see otel.py.
+        self.meter_providers: list[Any] = []
         #: Makes the client where it is not the usual one: the testing kit's.
         self.client_maker: Callable[[ClientConfig], Client] | None = None
         #: ``transactions(store, alias)`` calls ``store()`` once the current transaction of that

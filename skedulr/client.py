@@ -32,6 +32,7 @@ from . import (
     queries,
     sizing,
     spreading,
+    workflow_list,
 )
 from .addresses import read_address
 from .bulk import Bulk
@@ -63,6 +64,7 @@ from .prepare import prepare
 from .storage import (
     ALREADY,
     DUPLICATE,
+    ENDED,
     FULL,
     PRIORITY,
     STORED,
@@ -306,9 +308,7 @@ class Client:
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
         return self._process().committer(pool).post(submissions)
 
-    def _tie(
-        self, pool: str, parcel: Parcel, verdicts: tuple[str, ...] = (STORED,)
-    ) -> None:
+    def _tie(self, pool: str, parcel: Parcel, verdicts: str = STORED) -> None:
         """Tie tasks that were just stored to those they wait for. Where one of these is unknown,
         what waits for it is removed again: TaskNotFound.
 
@@ -320,7 +320,11 @@ class Client:
             if one.waits is not None and verdict in verdicts
         ]
         if children:
-            lost = self._ask(lambda wire: self._attach(wire, children))
+            try:
+                lost = self._try(lambda wire: self._attach(wire, children), None)
+            except WireError as error:
+                # They are stored, and will be tied by a deliverer.
+                raise unavailable(error, at=self.config.at, maybe_submitted=True) from error
             for id, parent in lost.items():
                 raise TaskNotFound(
                     f"{id} was to wait for {parent}, which is unknown: never submitted, or its "
@@ -454,6 +458,22 @@ class Client:
         return self._ask(lambda wire: measures.history(
             wire, self.config.namespace, pool, name, period_s, step_s
         ))
+
+    def leader(self) -> dict[str, Any] | None:
+        """Which node leads: ``{"node", "term", "since", "why"}``, ``since`` in epoch seconds and
+        ``why`` the lead was free to take, in words; None where nobody leads."""
+        key = self.space.leader
+
+        def look(wire: Wire) -> lead.Reign | None:
+            fields, (seconds, micros) = wire.calls([
+                ("HMGET", key, *lead.REIGN_FIELDS), ("TIME",)
+            ])
+            return lead.reign_of(fields, int(seconds) * 1000 + int(micros) // 1000)
+
+        reign = self._ask(look)
+        if reign is None:
+            return None
+        return {"node": reign.node, "term": reign.term, "since": reign.since_s, "why": reign.why}
 
     def decisions(self, limit: int = lead.MOST_DECISIONS) -> list[dict[str, Any]]:
         """What the leader decided of tuned pools and why, newest first; the last 200 are kept.
@@ -682,24 +702,39 @@ class Client:
             self.config.payload_limit + 400 * len(places),
         )
         held = Submission(uid, body, "0 - - A")
-        self._settle(pool, self._process().committer(pool).submit([held]), 0)
+        try:
+            self._settle(pool, self._process().committer(pool).submit([held]), 0)
+        except StorageUnavailable as error:
+            raise self._unstarted(error, maybe=False) from error
         if given and self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0]).record:
             return  # it has begun, and is the same: another one would have been a duplicate
+        asked = False
         try:
             self._store_steps(call for _, _, call in steps)
-            entry = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(places)})
+            entry, asked = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(places)}), True
             begun = self._ask(lambda wire: self._store(pool).begin(wire, "begin", uid, entry))
-            if begun == UNKNOWN:
-                raise StorageUnavailable(
-                    f"workflow {id} took too long to be stored, and was removed: nothing of it runs"
-                )
-        except BaseException:
-            if not given:
-                # Under an id of the user's another process may be storing the same workflow just
-                # now: what is unfinished after a minute goes by itself.
-                self._drop_workflow(id, body)
-            raise
-        self._ask(lambda wire: self._tell_deliverers(wire, [pool]))
+        except BaseException as error:
+            # Under an id of the user's another process may be storing the same workflow just now:
+            # what is unfinished after a minute goes by itself.
+            gone = None if given else self._drop_workflow(id, body)
+            if not isinstance(error, StorageUnavailable):
+                raise
+            if gone is not False:
+                raise self._unstarted(error, maybe=asked and not gone) from error
+            begun = ENDED  # it had begun, and that was not heard
+        if begun == UNKNOWN:
+            raise StorageUnavailable(
+                f"workflow {id} took too long to be stored, and was removed: nothing of it runs"
+            )
+        try:
+            self._ask(lambda wire: self._tell_deliverers(wire, [pool]))
+        except StorageUnavailable as error:
+            log.debug("the deliverers could not be told, and look by themselves: %s", error)
+
+    def _unstarted(self, error: StorageUnavailable, *, maybe: bool) -> StorageUnavailable:
+        """Why a workflow could not be started: whatever is stored of it, it runs only once it has
+        begun."""
+        return unavailable(error.__cause__ or error, at=self.config.at, maybe_submitted=maybe)
 
     def _store_steps(self, calls: Iterable[Call[Any]]) -> None:
         parcels: list[tuple[str, Parcel]] = []
@@ -709,20 +744,22 @@ class Client:
         )
         for _ in bulk.run(calls):
             pass
-        # Only now: a step may wait for one that was stored after it. Also those that were there: by
-        # a process that died before it tied them, or a call whose answer was lost. No outbox says
-        # that they are to be tied, and once the workflow has begun nobody would.
+        # Only now: a step may wait for one that was stored after it.
         for pool, parcel in parcels:
-            self._tie(pool, parcel, (STORED, ALREADY))
+            # Also those that were there: the reply of an earlier try was lost, or its process died
+            # before it had tied them, and nobody else ties what a workflow holds back.
+            self._tie(pool, parcel, STORED + ALREADY)
 
-    def _drop_workflow(self, id: str, body: bytes) -> None:
-        """Remove what is stored of it, if Redis answers; else a deliverer does that in time."""
+    def _drop_workflow(self, id: str, body: bytes) -> bool | None:
+        """Remove what is stored of it; False where it had begun. None where Redis does not answer:
+        a deliverer does it in time."""
         try:
-            self._ask(lambda wire: Delivery(self.config.namespace, wire).drop(
+            return self._ask(lambda wire: Delivery(self.config.namespace, wire).drop(
                 id, message.read_journal(body)
             ))
         except StorageUnavailable as error:
             log.warning("workflow %s could not be removed now: %s", id, error)
+            return None
 
     def workflow(
         self, id: str, *, most_steps: int = 500, among: Container[str] | None = None
@@ -737,6 +774,20 @@ class Client:
             id, seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
             children=seen.children, most_steps=most_steps,
         )
+
+    def workflows(
+        self, *, pool: str | None = None, state: str | None = None, limit: int = 25,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        """The newest workflows by pages: ``{"items", "cursor"}``; see ``workflow_list.page``."""
+        def look(wire: Wire) -> tuple[list[dict[str, Any]], str | None]:
+            return workflow_list.page(
+                wire, self.config.namespace, queries.pool_names(wire, self.space), pool=pool,
+                state=state, limit=limit, cursor=cursor,
+            )
+
+        items, following = self._ask(look)
+        return {"items": items, "cursor": following}
 
     def _see_workflow(self, id: str, among: Container[str] | None) -> _Workflow:
         pool, uid = split_id(id)
@@ -1044,4 +1095,5 @@ def _placing_again(record: bytes | None) -> str:
 
 
 def _not_found(id: str) -> TaskNotFound:
+    id = "/".join(split_id(id))  # the pool that a bare uid means is told
     return TaskNotFound(f"no task {id} is known: never submitted, or its record was forgotten")

@@ -187,5 +187,6 @@ def _lines(path: str | Path) -> list[str | bytes]:
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the keys in {path} can not be read: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"the keys in {path} can not be read: {why}") from None
     return [line.strip() for line in text.splitlines() if re.match(r"\s*[^#\s]", line)]

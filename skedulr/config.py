@@ -472,11 +472,12 @@ SETTINGS: tuple[Setting, ...] = (
             "NAME=TRANSPORT"),
     Setting("modules", _modules, "names as in shop.tasks or shop.tasks:app",
             "the modules with the tasks", "MODULE[:ATTR]"),
-    Setting("chdir", _text, "a folder", "change to this folder first", "DIR"),
+    Setting("chdir", _text, "a folder", "change to this folder first (default: stay)", "DIR"),
     Setting("ui", _ui, "HOST:PORT, as in 127.0.0.1:8725, or none",
             "address of the web UI", "HOST:PORT"),
     Setting("ui_auth", _credentials, "USER:PASSWORD",
-            "credentials of the web UI", "USER:PASSWORD", True),
+            "credentials of the web UI (default: none, on this machine alone)", "USER:PASSWORD",
+            True),
     Setting("ui_auth_file", _text, "a file", "a file with USER:PASSWORD in it", "FILE"),
     Setting("ui_host", _words, "host names, with commas between",
             "names the web UI may be called by, beside its address", "NAME"),
@@ -490,8 +491,10 @@ SETTINGS: tuple[Setting, ...] = (
             "how long a silent process keeps its tasks", "SECONDS"),
     Setting("hang_timeout", _seconds(0, above=True), _POSITIVE,
             "replace a child that has not yielded for so long", "SECONDS"),
-    Setting("max_tasks", _whole(1), _ONE_UP, "replace a child after so many tasks", "N"),
-    Setting("max_rss", _whole(1), _ONE_UP, "replace a child that holds more memory", "MB"),
+    Setting("max_tasks", _whole(1), _ONE_UP,
+            "replace a child after so many tasks (default: never)", "N"),
+    Setting("max_rss", _whole(1), _ONE_UP,
+            "replace a child that holds more memory (default: never)", "MB"),
     Setting("target_wait", _band, "LOW..HIGH in seconds, as in 1..5",
             "band an auto-tuned pool keeps the predicted wait in", "LOW..HIGH"),
     Setting("reload", _switch, _SWITCH, "restart the children when code changes (development)"),
@@ -499,15 +502,18 @@ SETTINGS: tuple[Setting, ...] = (
             "import the modules once, in the master: children share their memory, but only a "
             "restart of the master loads new code"),
     Setting("no_patch", _one_of(PATCHES, _words), "parts gevent patches, as in ssl,queue",
-            "parts of the standard library to leave unpatched", "NAMES"),
+            "parts of the standard library to leave unpatched, as in ssl,queue (default: none)",
+            "NAMES"),
     Setting("log_level", _one_of(LOG_LEVELS), "one of " + ", ".join(LOG_LEVELS),
-            "what is logged", "LEVEL"),
+            "what is logged: " + ", ".join(LOG_LEVELS), "LEVEL"),
     Setting("log_json", _switch, _SWITCH, "log one JSON object a line"),
-    Setting("pid_file", _text, "a file", "write the master's process id there", "FILE"),
+    Setting("pid_file", _text, "a file", "write the master's process id there, and refuse a second",
+            "FILE"),
     Setting("unknown_after", _seconds(0), _ZERO_UP,
             "when a task whose name no child knows is given up", "SECONDS"),
     Setting("aging", _aging, "seconds for all pools, or for some, as in 30 or bulk=600,mail=30",
-            "work that has waited so long goes first, whatever its priority", "SECONDS"),
+            "work that has waited so long goes first, whatever its priority (default: never)",
+            "SECONDS"),
     Setting("submit_timeout", _seconds(0, above=True), _POSITIVE,
             "how long a submit may take before it fails", "SECONDS"),
     Setting("codec", _codec, "sign:FILE or encrypt:FILE",
@@ -522,11 +528,33 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("keep_records_mb", _whole(1), _ONE_UP,
             "how much memory in Redis the records of a pool take, dead ones go last", "MB"),
     Setting("capacity", _whole(1), _ONE_UP,
-            "most tasks a pool holds unfinished; a submit beyond it fails", "N"),
+            "most tasks a pool holds unfinished; a submit beyond it fails (default: any number)",
+            "N"),
     Setting("wait_replicas", _whole(0), _COUNT,
             "replicas that must have a submitted task before it counts", "N"),
 )  # fmt: skip
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+#: The settings that have flags, under the headings of the help.
+HEADINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("which Redis", ("redis", "embedded", "embedded_dir", "namespace", "wait_replicas")),
+    ("what is run", (
+        "pools", "pool_transport", "chdir", "target_wait", "aging", "unknown_after", "capacity",
+        "no_patch", "preload", "reload",
+    )),
+    ("ends and replacements", (
+        "grace", "lease", "hang_timeout", "max_tasks", "max_rss", "pid_file",
+    )),
+    ("the web UI", (
+        "ui", "ui_auth", "ui_auth_file", "ui_host", "ui_prefix", "ui_proxies", "ui_read_only",
+        "metrics_auth",
+    )),
+    ("the log", ("log_level", "log_json")),
+    ("what is sent and kept", (
+        "submit_timeout", "codec", "payload_limit", "result_limit", "keep_records_days",
+        "keep_records", "keep_dead", "keep_records_mb",
+    )),
+)
 
 #: Other names for a setting, in every source. ``no_ui`` and ``redis_url_file`` are not here: they
 #: change the value as well, and are folded in by ``_fold``.

@@ -21,6 +21,7 @@ from typing import Any
 from . import message
 from .delivery import Delivery
 from .findings import KINDS, Finding, Kind, name, raw
+from .held import mend_detail
 from .keys import PER_OWNER, PoolKeys, SpaceKeys
 from .redis_scripts import script
 from .rounds import (
@@ -68,13 +69,14 @@ TYPES = {
     "waiting": "hash", "held": "zset", "edges": "hash", "outbox": "zset", "history": "hash",
     "limits": "hash", "slots": "hash", "rates": "zset", "releases": "zset", "parked": "zset",
     "queues": "zset", "turns": "zset", "marks": "zset",
+    "workflows": "zset",
     "stream": "stream", "removed": "hash",
     "declared": "zset", "declarers": "zset", "owned": "set", "own": "hash",
 }
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
     ("wake", "meta", "stats", "deaths", "declared", "declarers", "limits", "slots", "rates",
-     "releases", "turns", "marks", "history", "removed")
+     "releases", "turns", "marks", "history", "removed", "workflows")
 )
 _COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD", "stream": "XLEN"}
 
@@ -242,30 +244,34 @@ class Doctor:
     def _tie(self, group: Sequence[Finding]) -> Iterator[Finding]:
         """Tie children to those parents that would not tell them; what is known of these they are
         told at once."""
-        pool = group[0].pool or ""
-        keys = PoolKeys(self.namespace, pool)
+        keys = PoolKeys(self.namespace, group[0].pool or "")
         waiting, size = Waiting(self._wire, keys), affordable(self._wire, keys.tasks)
         by_uid: dict[str, list[Finding]] = defaultdict(list)
         for one in group:
             by_uid[one.uid].append(one)
         for uids in pages(by_uid, size):
             mended = set()
-            for part in pages(waiting.untied([raw(uid) for uid in uids]), PAGE):
-                self._tie_part(pool, part)
+            for part in pages(waiting.untied([raw(uid) for uid in uids]), MENDS):
+                self._tie_part(keys, part)
                 mended |= {one.child.uid for one in part}
             yield from (one for uid in uids if uid in mended for one in by_uid[uid])
 
-    def _tie_part(self, pool: str, part: Sequence[Broken]) -> None:
-        edges = []
+    def _tie_part(self, keys: PoolKeys, part: Sequence[Broken]) -> None:
+        plain, maps = [], {}
         for one in part:
-            journal = one.child.journal
-            if journal is None or spread_of(journal) is None:
-                edges.append((one.parent, one.edge, one.missing))
-        self._delivery.tie_again(edges)
-        maps = {one.child.uid: one.child.journal for one in part}
-        for uid, journal in maps.items():
-            if journal is not None and spread_of(journal) is not None:
-                self._delivery.make_again(pool, uid, journal)
+            if one.child.journal is not None and spread_of(one.child.journal) is not None:
+                maps[one.child.uid] = one.child.text or b""
+            else:
+                plain.append((one.parent, one.edge, one.missing))
+        self._delivery.tie_again(plain)
+        # A deliverer makes those of its tasks that are gone, as it is tied to them.
+        args: list[Any] = ["hold"]
+        for uid, text in maps.items():
+            args += [raw(uid), mend_detail(text, text.decode())]
+        if maps:
+            mend = script("mend")
+            self._wire.run(mend, keys.of(mend.keys), args)
+            self._delivery.told.add(keys.pool)
 
     def _deliver(self, group: Sequence[Finding]) -> Iterator[Finding]:
         """Tell what nobody has told. All of the pool is told with it: there is only one way."""

@@ -39,7 +39,7 @@ def workflow_view(
         counts.update(made.values())
     ended = [views[one.id]["finished_at"] for one in steps if one.id in views]
     total = len(steps) + sum(len(made) for made in children.values())
-    state = _state(begun, counts, total)
+    state = state_of(begun, counts, total)
     return {
         "id": id, "name": journal.name, "state": state, "total": total,
         "ended": sum(counts[one] for one in (*ENDS, "unknown")), "counts": dict(counts),
@@ -63,7 +63,7 @@ def _step_view(
     return {**shown, "task": shown["name"], "name": step.name, "kind": step.kind, "mapped": mapped}
 
 
-def _state(begun: bool, counts: Mapping[str, int], total: int) -> str:
+def state_of(begun: bool, counts: Mapping[str, int], total: int) -> str:
     """``starting``, ``running``, or once all have ended: ``failed`` where a step is dead or
     expired, ``cancelled`` where one was cancelled, else ``succeeded`` (a branch may be skipped)."""
     if not begun:

@@ -24,6 +24,7 @@ SINGLE = (
     "schedules", "planned", "resting", "ticks", "declared", "declarers",
     "waiting", "held", "edges", "outbox", "history", "stream", "removed",
     "limits", "slots", "rates", "releases", "parked", "queues", "turns", "marks",
+    "workflows",
 )
 #: Keys of a pool of which each owner (a child process) has its own.
 PER_OWNER = ("owned", "own")
@@ -100,6 +101,7 @@ class PoolKeys:
     stream: str
     removed: str
     history: str
+    workflows: str
 
     def __init__(self, namespace: str, pool: str) -> None:
         check_name("namespace", namespace)

@@ -41,8 +41,16 @@ STOPPED, USAGE = 0, 2
 _DESCRIPTION = """\
 Fork one child per pool, run the tasks of the given modules in them, serve the UI.
 
-  skedulr-master --pools critical=4,default=10 myapp.tasks
-  skedulr-master --pools default=32,cpu=4x2 --redis redis://10.0.0.5/0 myapp.tasks myapp.more:app
+examples:
+  skedulr-master --pools critical=4,default=10 shop.tasks
+      two pools, four and ten workers; a development server where none is found
+  skedulr-master --pools default=32,cpu=4x2 --redis redis://10.0.0.5/0 shop.tasks shop.more:app
+      with two processes of four workers for what computes
+  skedulr-master --reload shop.tasks
+      load the code anew whenever a file changes
+
+Each flag is a setting as well: --hang-timeout 90, SKEDULR_HANG_TIMEOUT=90, or hang_timeout = 90 in
+[tool.skedulr] of pyproject.toml or [skedulr] of setup.cfg.
 """
 _EPILOG = """\
 Signals: TERM, INT drain, a second one stops at once; HUP replaces the children one by one, with the
@@ -57,6 +65,7 @@ def run(arguments: list[str]) -> int:
     try:
         settings = _settings(arguments)
         _refuse_contradictions(settings)
+        codec_of(settings.codec)  # keys that can not be read are found by no child first
     except ConfigError as error:
         print(f"skedulr-master: {error}", file=sys.stderr)
         return USAGE
@@ -98,11 +107,13 @@ def _refuse_contradictions(settings: config.Config) -> None:
 
 def _settings(arguments: list[str]) -> config.Config:
     parser = argparse.ArgumentParser(
-        prog="skedulr-master", description=_DESCRIPTION, epilog=_EPILOG,
+        prog="skedulr-master", usage="skedulr-master [options] [MODULE[:ATTR] ...]",
+        description=_DESCRIPTION, epilog=_EPILOG,
         # A shortened flag would become another one's with the release that adds that one.
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )
-    config.add_flags(parser)
+    for heading, names in config.HEADINGS:
+        config.add_flags(parser.add_argument_group(heading), names)
     parser.add_argument("modules", nargs="*", metavar="MODULE[:ATTR]",
                         help="modules with tasks, imported in each child")
     parser.add_argument("--config", metavar="FILE", help="read the settings from this file")
@@ -143,7 +154,7 @@ def _server(settings: config.Config) -> tuple[str, EmbeddedServer | None, bool]:
     """The server's address, the embedded server if this master started or joined one, and whether
     the server is still to be checked: it does not answer yet."""
     if settings.embedded:
-        return *_start_embedded(settings, "asked for by --embedded"), False
+        return *_start_embedded(settings, "--embedded"), False
     address = config.find_redis(settings, os.environ, Path.cwd())
     problem = _problem_with(address.url)
     if problem is None:
@@ -226,6 +237,8 @@ def _start_embedded(settings: config.Config, why: str) -> tuple[str, EmbeddedSer
     try:
         url = server.start()
     except ConfigError as error:
+        if settings.embedded:
+            raise
         # Who never asked for an embedded server has to learn why one was wanted.
         raise ConfigError(f"{why}, and {error}") from error
     log.info(

@@ -176,6 +176,41 @@ def holder_of(fields: Sequence[bytes | None], now_ms: int) -> Holder:
     return Holder(node.decode(), int(term or 0))
 
 
+class Reign(NamedTuple):
+    """Who leads under which term, since when (epoch seconds; None where an older release took the
+    lead), and why the lead was free, in words."""
+
+    node: str
+    term: int
+    since_s: float | None
+    why: str
+
+
+#: The fields of the ``leader`` hash that ``reign_of`` reads.
+REIGN_FIELDS = ("node", "term", "until", "since", "how")
+_REASONS = {
+    "first": "nobody had led before", "forgotten": "Redis had lost who led before",
+    "silent": "node {} was not heard of any more", "resigned": "node {} stopped and let go of it",
+}
+
+
+def reign_of(fields: Sequence[bytes | None], now_ms: int) -> Reign | None:
+    """The present leader by those fields; None where nobody leads.
+
+    >>> reign_of([b"n2", b"7", b"9000", b"1500", b"silent n1"], 8000)
+    Reign(node='n2', term=7, since_s=1.5, why='node n1 was not heard of any more')
+    """
+    holder = holder_of(fields[:3], now_ms)
+    if holder.node is None:
+        return None
+    since, how = fields[3:]
+    word, _, before = (how or b"").decode().partition(" ")
+    return Reign(
+        holder.node, holder.term, int(since) / 1000 if since else None,
+        _REASONS.get(word, "").format(before),
+    )
+
+
 def decisions_of(packed: Sequence[bytes]) -> list[dict[str, Any]]:
     """Decisions as they are kept, newest first; what can not be read is left out."""
     found = []

@@ -14,6 +14,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple, Never
 from urllib.parse import quote, unquote
@@ -171,6 +172,7 @@ def check_limits(option: str, value: Any) -> tuple[Limit, ...]:
     return limits
 
 
+@lru_cache(maxsize=1024)
 def limit_id(kind: str, name: str) -> str:
     """What Redis calls a limit within a pool."""
     return kind + _digest(name, 6)

@@ -93,7 +93,7 @@ def page(
     names = [selection.pool] if selection.pool is not None else sorted(pools)
     reader = _Reader(wire, namespace, selection, limit)
     streamed = _streamed(wire, namespace, names)
-    start = _Mark.read(cursor) if cursor else None
+    start = Mark.read(cursor) if cursor else None
     for number, kinds in enumerate(groups):
         if start is not None and number < start.group:
             continue
@@ -120,7 +120,7 @@ def _kinds(kinds: Sequence[str], streamed: bool) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class Mark:
     """A place in a list: the task that was looked at last."""
 
     group: int
@@ -135,7 +135,7 @@ class _Mark:
         return base64.urlsafe_b64encode(packed.encode()).decode().rstrip("=")
 
     @classmethod
-    def read(cls, text: str) -> _Mark:
+    def read(cls, text: str) -> Mark:
         """The place a cursor names; ConfigError."""
         try:
             packed = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
@@ -157,17 +157,17 @@ class _Reader:
     items: list[dict[str, Any]] = field(default_factory=list)
     looked_at: int = 0
     bytes_left: int = field(default_factory=lambda: MOST_BYTES)
-    last: _Mark | None = None
+    last: Mark | None = None
 
     def page(self, *, more: bool) -> Page:
         """What was found."""
         cursor = self.last.text() if more and self.last is not None else None
         return Page(self.items, cursor, self.looked_at)
 
-    def walk(self, group: int, sources: list[tuple[str, str]], after: _Mark | None) -> bool:
+    def walk(self, group: int, sources: list[tuple[str, str]], after: Mark | None) -> bool:
         """Look at one group's tasks in order; True once the page is full, or reading ended."""
         merged = heapq.merge(*(
-            _entries(self.wire, PoolKeys(self.namespace, pool), kind, after)
+            entries(self.wire, PoolKeys(self.namespace, pool), kind, after)
             for pool, kind in sources
         ))
         while True:
@@ -179,12 +179,12 @@ class _Reader:
             if self._look(group, batch):
                 return True
 
-    def _look(self, group: int, batch: list[_Entry]) -> bool:
+    def _look(self, group: int, batch: list[Entry]) -> bool:
         sizes = self._sizes(batch)
         found = self._facts(batch, self._affordable(sizes))
         for entry, facts in zip(batch, found, strict=False):
             self.looked_at += 1
-            self.last = _Mark(group, abs(entry.order), entry.pool, entry.kind, entry.uid)
+            self.last = Mark(group, abs(entry.order), entry.pool, entry.kind, entry.uid)
             view = self._chosen(entry, facts)
             if view is not None:
                 self.items.append(view)
@@ -192,7 +192,7 @@ class _Reader:
                 return True
         return self.looked_at >= MOST_LOOKED_AT or len(found) < len(batch)
 
-    def _sizes(self, batch: list[_Entry]) -> list[int]:
+    def _sizes(self, batch: list[Entry]) -> list[int]:
         hashes = [
             ("HSTRLEN", entry.keys.records if entry.ended else entry.keys.tasks, entry.uid)
             for entry in batch
@@ -209,7 +209,7 @@ class _Reader:
             count += 1
         return count
 
-    def _facts(self, batch: list[_Entry], count: int) -> list[Facts]:
+    def _facts(self, batch: list[Entry], count: int) -> list[Facts]:
         found: list[Facts] = []
         for _, run in groupby(batch[:count], key=lambda entry: entry.pool):
             entries = list(run)
@@ -217,7 +217,7 @@ class _Reader:
             found += PoolQueries(entries[0].keys).look(self.wire, uids)
         return found
 
-    def _chosen(self, entry: _Entry, facts: Facts) -> dict[str, Any] | None:
+    def _chosen(self, entry: Entry, facts: Facts) -> dict[str, Any] | None:
         """The task's view if it is meant. The cheap tests come first: most tasks are not."""
         selection, journal = self.selection, facts.record or facts.body
         if journal is None:
@@ -240,7 +240,7 @@ class _Reader:
 
 
 @dataclass(slots=True)
-class _Entry:
+class Entry:
     """One member of a sorted set; entries sort in the order of the list."""
 
     order: float
@@ -249,7 +249,7 @@ class _Entry:
     uid: str
     keys: PoolKeys
 
-    def __lt__(self, other: _Entry) -> bool:
+    def __lt__(self, other: Entry) -> bool:
         return (self.order, self.pool, self.kind) < (other.order, other.pool, other.kind)
 
     @property
@@ -262,7 +262,7 @@ class _Entry:
         return {"stream": "queued", "pending": "running"}.get(self.kind)
 
 
-def _entries(wire: Wire, keys: PoolKeys, kind: str, after: _Mark | None) -> Iterator[_Entry]:
+def entries(wire: Wire, keys: PoolKeys, kind: str, after: Mark | None) -> Iterator[Entry]:
     """The members of one place of one pool in the order of the list, those after a mark."""
     if kind in ("stream", "pending"):
         return _entries_of_stream(wire, keys, kind, after)
@@ -270,8 +270,8 @@ def _entries(wire: Wire, keys: PoolKeys, kind: str, after: _Mark | None) -> Iter
 
 
 def _entries_of_stream(
-    wire: Wire, keys: PoolKeys, kind: str, after: _Mark | None
-) -> Iterator[_Entry]:
+    wire: Wire, keys: PoolKeys, kind: str, after: Mark | None
+) -> Iterator[Entry]:
     below = "+"
     if after is not None:
         place = f"{after.score:.0f}"
@@ -281,7 +281,7 @@ def _entries_of_stream(
         # One that was taken out and put back may be there twice for a while.
         if uid not in seen:
             seen.add(uid)
-            yield _Entry(-float(at), keys.pool, kind, uid, keys)
+            yield Entry(-float(at), keys.pool, kind, uid, keys)
 
 
 class _Source:
@@ -292,21 +292,21 @@ class _Source:
         self._key: str = getattr(keys, kind)
         self._falling = kind != "delayed"
 
-    def entries(self, after: _Mark | None) -> Iterator[_Entry]:
+    def entries(self, after: Mark | None) -> Iterator[Entry]:
         """Its members in order, those after a mark."""
         offset = 0 if after is None else self._offset(after)
         command, sign = ("ZREVRANGE", -1) if self._falling else ("ZRANGE", 1)
         while True:
             flat = self._wire.call(command, self._key, offset, offset + _WINDOW - 1, "WITHSCORES")
             for uid, score in zip(flat[::2], flat[1::2], strict=True):
-                yield _Entry(
+                yield Entry(
                     sign * float(score), self._keys.pool, self._kind, uid.decode(), self._keys
                 )
             if len(flat) < 2 * _WINDOW:
                 return
             offset += _WINDOW
 
-    def _offset(self, after: _Mark) -> int:
+    def _offset(self, after: Mark) -> int:
         """How many members the list has passed."""
         mine, theirs = (self._keys.pool, self._kind), (after.pool, after.kind)
         if mine == theirs:

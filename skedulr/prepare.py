@@ -9,6 +9,7 @@ import inspect
 import math
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -47,7 +48,7 @@ def prepare(
                 when = "+0"  # due when it has waited: it expires from then on
             placing = f"{priority} {when} {lock} {waits.letters}"
             if "_workflow" in own:
-                placing += "w"
+                placing += "W" if own.keys() & {"_map", "_part"} else "w"
         elif priority or lock != "-" or when != "-":
             placing = f"{priority} {when} {lock}"
     if waits is None:
@@ -105,12 +106,16 @@ def format_key(key: str, call: Call[Any]) -> str:
     """``key`` with the call's arguments filled in: ``"u{to}"`` -> ``"ua@example.com"``."""
     if "{" not in key:
         return key
+    return _formatted(key, call, _arguments(call))
+
+
+def _formatted(key: str, call: Call[Any], arguments: dict[str, Any]) -> str:
     try:
-        return key.format(*call.args, **_arguments(call))
+        return key.format(*call.args, **arguments)
     except (KeyError, IndexError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"key={key!r} names what the call does not have: {error} (arguments of "
-            f"{call.task.name}: {', '.join(_arguments(call)) or 'none'})"
+            f"{call.task.name}: {', '.join(arguments) or 'none'})"
         ) from None
 
 
@@ -123,7 +128,7 @@ def redacted(call: Call[Any], names: Iterable[str]) -> list[int | str]:
     function, hidden = call.task.function, set(names)
     if function is None:
         return [*range(len(call.args)), *(name for name in call.kwargs if name in hidden)]
-    parameters = inspect.signature(function).parameters
+    parameters = _signature(function).parameters
     check_redact(call.task.name, function, hidden)
     places: list[int | str] = [name for name in call.kwargs if name in hidden]
     for at, parameter in enumerate(parameters.values()):
@@ -197,8 +202,14 @@ def _limits(call: Call[Any], extras: dict[str, Any]) -> str:
     if not limits:
         return ""
 
+    bound: list[dict[str, Any]] = []  # once a call, whatever the number of keys
+
     def fill(key: str) -> str:
-        return format_key(key, call)
+        if "{" not in key:
+            return key
+        if not bound:
+            bound.append(_arguments(call))
+        return _formatted(key, call, bound[0])
 
     rows = limiting.shown(limits, task.name, fill, task.option("redact") or ())
     if rows:
@@ -211,11 +222,17 @@ def _bound(call: Call[Any]) -> Any:
     if function is None:
         return [list(call.args), call.kwargs]
     try:
-        bound = inspect.signature(function).bind(*call.args, **call.kwargs)
+        bound = _signature(function).bind(*call.args, **call.kwargs)
     except TypeError as error:
         raise ConfigError(f"{call.task.name} can not be called like this: {error}") from None
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+@lru_cache(maxsize=1024)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Reading it costs more than all else of a submit."""
+    return inspect.signature(function)
 
 
 def _arguments(call: Call[Any]) -> dict[str, Any]:

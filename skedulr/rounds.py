@@ -187,7 +187,8 @@ class Tasks:
             yield sight
             return
         id = f"{self._keys.pool}/{uid}"
-        if is_start(journal) and self._wire.call("ZSCORE", self._keys.outbox, b"a " + raw(uid)):
+        in_hand = [b"a " + raw(uid), b"t " + raw(uid)]
+        if is_start(journal) and any(self._wire.call("ZMSCORE", self._keys.outbox, *in_hand)):
             return  # a workflow that was not stored whole is being removed, its steps first
         if waits_of(id, journal) is None or was_freed(journal):
             yield sight

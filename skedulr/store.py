@@ -106,13 +106,15 @@ class Store:
 
     def submit(
         self, wire: Runner, batch: Sequence[Submission], capacity: int = 0,
-        replaced: bytes = b"",
+        replaced: bytes = b"", maker: str = "",
     ) -> tuple[str, list[str]]:
         """Store up to BATCH tasks: a verdict letter each, and of each TAKEN who holds its key.
 
-        ``replaced`` is the journal entry of tasks whose place is taken by one of these.
+        ``replaced`` is the journal entry of tasks whose place is taken by one of these. ``maker``
+        is the map step that they are made for: once it is not to be tied to them any more, nothing
+        is stored, and there are no verdicts.
         """
-        args: list[Any] = [capacity]
+        args: list[Any] = [f"{capacity} {maker}" if maker else capacity]
         for one in batch:
             args += one[:3]
         args.append(replaced)

@@ -2,7 +2,7 @@
 parents find them, and the outbox from which they are told.
 
 What is under way between two scripts of delivery.py is no fault. All the while a child is being
-tied, "a <child>" is in its pool's outbox, or (a step of a workflow) the task that stands for the
+tied, "a <child>" or "t <child>" is in its pool's outbox, or (a step of a workflow) the task that stands for the
 workflow has a body; all the while the end of a parent is being told, that is in the outbox of the
 parent's pool. A child is read first, then what stands for its workflow, then its parents, then the
 child again: one that reads the same both times was tied to them before they were looked at, and
@@ -41,10 +41,13 @@ OVERDUE_MS = 600_000
 #: Nobody puts anything into an outbox that is to be told so late, ms.
 FURTHEST_ITEM_MS = 3_600_000
 
+#: From this score on an import that is not through yet keeps it back (see take.lua).
+IMPORTED = 2 ** 52
+
 #: What an outbox may say of a parent: it was told, or is about to be (see take.lua).
-_TELLING = b"sdcekmwpr"
+_TELLING = b"sdcekmwprR"
 _UID = rb"[A-Za-z0-9][A-Za-z0-9_.:@=+-]{0,199}"
-_ITEM = re.compile(rb"[a%s] (%s)" % (_TELLING, _UID))
+_ITEM = re.compile(rb"[at%s] (%s)" % (_TELLING, _UID))
 _FIELD = re.compile(rb"(%s)(?:,([1-9]\d*))?" % _UID)
 _EDGE = rb" (?:\^|~%s|(?:[A-Za-z0-9_.-]{1,64}/)?%s)(?:,\d+){0,2}" % (_UID, _UID)
 _FIRST = re.compile(rb"(\d+),(\d+)(?:%s)*" % _EDGE)
@@ -177,14 +180,15 @@ class Waiting:
         if not ids:
             return []
         k = self._keys
-        bodies, texts, claims, held, items, *queues = at_once(self._wire, [
+        bodies, texts, claims, held, items, again, *queues = at_once(self._wire, [
             ("HMGET", k.tasks, *ids), ("HMGET", k.waiting, *ids), ("HMGET", k.claims, *ids),
-            ("ZMSCORE", k.held, *ids), ("ZMSCORE", k.outbox, *(b"a " + id for id in ids)),
+            ("ZMSCORE", k.held, *ids), *_tying(k, ids),
             *(("ZMSCORE", key, *ids) for key in (k.ready, k.delayed, k.suspects, k.parked)),
         ])
         return [
             _read(self._keys.pool, Child(
-                name(id), bodies[i], texts[i], held[i] is not None, items[i] is not None,
+                name(id), bodies[i], texts[i], held[i] is not None,
+                (items[i] or again[i]) is not None,
                 claims[i] is not None or any(queue[i] is not None for queue in queues),
             ))
             for i, id in enumerate(ids)
@@ -217,12 +221,13 @@ class Waiting:
         found = set()
         for page in pages(children, PAGE):
             ids = [raw(one.uid) for one in page]
-            texts, items = at_once(self._wire, [
-                ("HMGET", self._keys.waiting, *ids),
-                ("ZMSCORE", self._keys.outbox, *(b"a " + id for id in ids)),
+            texts, items, again = at_once(self._wire, [
+                ("HMGET", self._keys.waiting, *ids), *_tying(self._keys, ids),
             ])
-            found |= {one.uid for one, text, item in zip(page, texts, items, strict=True)
-                      if text == one.text and item is None}
+            found |= {
+                one.uid for one, text, *tying in zip(page, texts, items, again, strict=True)
+                if text == one.text and tying == [None, None]
+            }
         return found
 
     # What its parents say
@@ -322,6 +327,13 @@ class Waiting:
         if pool not in self._kept:
             self._kept[pool] = Kept(self._wire, self._of(pool))
         return self._kept[pool]
+
+
+def _tying(keys: PoolKeys, ids: Sequence[bytes]) -> list[tuple[Any, ...]]:
+    """What asks whether children are to be tied, for the first time and again."""
+    return [
+        ("ZMSCORE", keys.outbox, *(b"%c %s" % (letter, id) for id in ids)) for letter in b"at"
+    ]
 
 
 class _State(NamedTuple):
@@ -496,7 +508,8 @@ class Outbox:
         served = any(_serves(record, now_ms) for record in nodes)
         return [
             Finding(kind, self._keys.pool, name(item), text, b"%d" % FURTHEST_ITEM_MS)
-            for item, score in zip(items, scores, strict=True) if score is not None
+            for item, score in zip(items, scores, strict=True)
+            if score is not None and float(score) < IMPORTED
             for kind, text in _judge_item(item, float(score) - now_ms, served=served)
         ]
 
@@ -506,7 +519,7 @@ def _judge_item(item: bytes, ahead_ms: float, *, served: bool) -> Iterator[tuple
     if found is None:
         yield "outbox-unreadable", f"nobody can tell what is to be told: {item[:60]!r}"
         return
-    what = "what it waits for is not asked" if item[:1] == b"a" else "what waits for it is not told"
+    what = "what it waits for is not asked" if item[:1] in b"at" else "what waits for it is not told"
     if ahead_ms > FURTHEST_ITEM_MS:
         yield ("outbox-too-late", f"{what} for another {ahead_ms / 3_600_000:,.0f} hours: was the "
                "server's clock set back?")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import skedulr
-from skedulr import middleware, testing
+from skedulr import middleware, otel, testing
 from skedulr.context import Context
 from skedulr.hooks import EVENTS
 from skedulr.options import Options
@@ -104,6 +104,7 @@ def page() -> str:
     parts += ["## `skedulr.testing`\n"]
     parts += [_entry(name, getattr(testing, name))
               for name in ("app", "inline", "server", "embedded", "Clock")]
+    parts += ["## `skedulr.otel`\n", _doc(otel), _entry("install", otel.install)]
     parts += ["## HTTP\n", _table(("request", "does", "answers"), _requests())]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts if part)
 

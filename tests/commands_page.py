@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from skedulr.cli.grammar import GROUPS, STATUSES, Command, add_common, usage
-from skedulr.config import SETTINGS, Setting, show
+from skedulr.config import HEADINGS, SETTINGS, Setting, show
 
 PAGE = Path(__file__).parent.parent / "examples" / "docs" / "commands.md"
 
@@ -71,7 +71,8 @@ def _statuses() -> Iterator[tuple[str, str]]:
 
 
 def _flagged() -> list[Setting]:
-    return [setting for setting in SETTINGS if setting.name != "modules"]
+    by_name = {setting.name: setting for setting in SETTINGS}
+    return [by_name[name] for _, names in HEADINGS for name in names]
 
 
 def _setting(setting: Setting) -> tuple[str, str, str, str]:

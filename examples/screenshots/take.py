@@ -27,6 +27,7 @@ from skedulr import message
 from skedulr.app import Skedulr
 from skedulr.config import find_redis, load
 from skedulr.keys import PoolKeys
+from skedulr.statistics import Tally
 from skedulr.tasks import Call
 from skedulr.uids import Uids
 from skedulr.wire import Wire
@@ -34,7 +35,7 @@ from skedulr.wire import Wire
 HERE = Path(__file__).parent
 PORT = 8799
 BASE = f"http://127.0.0.1:{PORT}"
-POOLS = "critical=4x2,default=6,mail=8,slow=2"
+POOLS = "critical=2..8x2,default=6,mail=8,slow=2"
 CHROMIUM = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -108,8 +109,11 @@ def running_master(folder: Path) -> Iterator[Skedulr]:
 
 
 def fill_in_the_past(app: Skedulr) -> None:
-    """Records of tasks that ended in the last hours, written as the scripts write them."""
+    """Records of tasks that ended in the last hours, and what was counted in the last day, written
+    as the scripts write them."""
     random.seed(7)
+    for pool in {one[1] for one in PAST}:
+        count_the_past(app, pool)
     uids = Uids()
     wire = Wire(app.client.config.url, name="past")
     now = int(time.time() * 1000)
@@ -136,6 +140,53 @@ def fill_in_the_past(app: Skedulr) -> None:
                 wire.call("HSET", keys.records, uid, record + ended + stamp(at))
                 wire.call("ZADD", keys.dead if dead else keys.done, at, uid)
                 wire.call("HINCRBY", keys.stats, "failed" if dead else "succeeded", 1)
+
+
+def count_the_past(app: Skedulr, pool: str) -> None:
+    """The tallies of a day's minutes and tens of minutes, of the pool and by name."""
+    wire = Wire(app.client.config.url, name="past")
+    keys, now_minute = PoolKeys(app.client.config.namespace, pool), int(time.time() // 60)
+    fields: dict[str, Tally] = {}
+    totals: dict[str, Tally] = {}
+    for minute in range(now_minute - 1440, now_minute):
+        ago = now_minute - minute
+        day = 1 + 0.5 * math.sin(ago / 230) + 0.25 * math.sin(ago / 9) + random.uniform(-0.1, 0.1)
+        crowd = 6 if 18 < ago < 26 or 300 < ago < 350 else 1
+        for name, _, per_minute, usual_ms, dying, _ in (one for one in PAST if one[1] == pool):
+            tally = Tally()
+            for _ in range(poisson(per_minute * day * (1.7 if crowd > 1 else 1))):
+                dead = random.random() < dying * crowd
+                tally.runs, tally.submitted = tally.runs + 1, tally.submitted + 1
+                tally.dead, tally.succeeded = tally.dead + dead, tally.succeeded + (not dead)
+                tally.ran.add_ms(int(random.lognormvariate(math.log(usual_ms), 0.4)))
+                tally.waited.add_ms(int(random.lognormvariate(math.log(9 * crowd ** 2), 0.8)))
+            places = [f"t{minute // 10}", f"t{minute // 10} {name}"]
+            if ago <= 480:
+                places += [f"m{minute}", f"m{minute} {name}"]
+            for place in places:
+                fields.setdefault(place, Tally()).add(tally)
+            totals.setdefault(f" {name}", Tally()).add(tally)
+    kept = {
+        kind: sorted({place.partition(" ")[0][1:] for place in fields if place[0] == kind}, key=int)
+        for kind in "mt"
+    }
+    for key, texts in ((keys.history, fields), (keys.stats, totals)):
+        for place, tally in texts.items():
+            wire.call("HSET", key, place, tally_text(tally))
+    for kind, spans in kept.items():
+        wire.call("HSET", keys.history, f"{kind} kept", "".join(f" {span}" for span in spans))
+
+
+def tally_text(tally: Tally) -> str:
+    """A tally as the scripts keep it."""
+    counts = (tally.runs, tally.succeeded, tally.dead, tally.cancelled, tally.expired,
+              tally.retried, tally.crashed, tally.submitted)
+    times = (
+        " ".join([f"{one.sum_ms} {one.longest_ms}", *(
+            f"{at}:{count}" for at, count in enumerate(one.buckets, 1) if count
+        )]) for one in (tally.waited, tally.ran)
+    )
+    return "|".join([" ".join(map(str, counts)), *times])
 
 
 def poisson(mean: float) -> int:

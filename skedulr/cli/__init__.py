@@ -13,6 +13,7 @@ asking        task, result, list
 steering      cancel, resubmit, remove; pause, resume, scale
 limits        limits list, limits set, limits reset
 dead          dead list, dead resubmit, dead purge
+transfer      export, import
 watching      stats, pools, nodes, check
 top           top
 doctor        doctor

@@ -89,7 +89,7 @@ def _parts(session: Session) -> list[str]:
     for part in asked:
         if part not in PARTS:
             raise ConfigError(
-                f"there is no part {part!r}{nearest(part, PARTS)}; there are {', '.join(PARTS)}"
+                f"there is no part {part!r}{nearest(part, PARTS)}"
             )
     return [part for part in PARTS if part in asked]
 

@@ -41,6 +41,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if not arguments:
         top.print_help(sys.stderr)
         raise SystemExit(exits.USAGE)
+    if arguments[0] == "help":
+        arguments = [*arguments[1:], "--help"]
     given, unknown = top.parse_known_args(arguments)
     if unknown:
         parser: argparse.ArgumentParser = given.parser
@@ -48,9 +50,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         known = parser._option_string_actions
         parser.error(
             f"there is no option {flag}{nearest(flag, known)}" if flag.startswith("-")
-            else f"{unknown[0]!r} is one argument too many"
+            else f"{unknown[0]!r} is one argument too many{_INSTEAD.get(given.command, '')}"
         )
     return given
+
+
+#: What was likely meant by one argument too many.
+_INSTEAD = {
+    "submit": """: a task's own go into --args '["ann@example.com"]'""",
+    "schedules preview": ": put the cron line in quotes",
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -86,7 +95,8 @@ def find(name: str) -> Command:
 
 def usage(name: str, parser: argparse.ArgumentParser) -> str:
     """``skedulr cancel ID [options]``: the flags are told one by one below it."""
-    words = [f"[{one.metavar}]" if one.nargs == "?" else str(one.metavar)
+    forms = {"?": "[{}]", "*": "[{} ...]"}
+    words = [forms.get(str(one.nargs), "{}").format(one.metavar)
              for one in parser._actions if not one.option_strings]
     return " ".join(["skedulr", name, *words, "[options]"])
 
@@ -207,6 +217,13 @@ def whole(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
 def seconds(text: str) -> float:
     """A number of seconds, 0 or more."""
     try:
@@ -247,15 +264,24 @@ def _submit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kwargs", metavar="JSON", help="named arguments: a JSON object")
     own = parser.add_argument_group("options of the call")
     own.add_argument("--pool", metavar="NAME", help="the pool that is to run it")
-    own.add_argument("--priority", metavar="N", type=whole, help="-100 to 100, higher first (0)")
+    own.add_argument(
+        "--priority", metavar="N", type=whole,
+        help="-100 to 100, higher first (default: 0)",
+    )
     own.add_argument("--delay", metavar="SECONDS", type=seconds, help="not before so long from now")
     own.add_argument(
         "--at", metavar="WHEN",
         help="not before this time: epoch seconds, or ISO with an offset as in "
              "2026-12-01T09:00+01:00",
     )
-    own.add_argument("--timeout", metavar="SECONDS", type=seconds, help="most time for one attempt")
-    own.add_argument("--max-retries", metavar="N", type=whole, help="attempts after the first")
+    own.add_argument(
+        "--timeout", metavar="SECONDS", type=seconds,
+        help="most time for one attempt (default: none)",
+    )
+    own.add_argument(
+        "--max-retries", metavar="N", type=whole,
+        help="attempts after the first (default: 3)",
+    )
     own.add_argument(
         "--expires", metavar="SECONDS", type=seconds,
         help="drop it if it has not started so long after due",
@@ -279,7 +305,7 @@ def _submit(parser: argparse.ArgumentParser) -> None:
     )
     own.add_argument(
         "--keep-result", metavar="SECONDS", type=seconds,
-        help="keep the result so long; 0: not at all",
+        help="keep the result so long; 0: not at all (default: as long as the record)",
     )
     many = parser.add_argument_group("many at once")
     many.add_argument(
@@ -302,7 +328,10 @@ def _list(parser: argparse.ArgumentParser) -> None:
 
 
 def _paging(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", metavar="N", type=whole, default=50, help="1 to 500 (50)")
+    parser.add_argument(
+        "--limit", metavar="N", type=whole, default=50,
+        help="how many, 1 to 500 (default: 50)",
+    )
     parser.add_argument("--cursor", metavar="TEXT", help="go on where an earlier list ended")
 
 
@@ -317,8 +346,8 @@ def _filters(parser: argparse.ArgumentParser, state: bool = True) -> None:
     parser.add_argument("--name", metavar="NAME", help="only tasks of this name")
     parser.add_argument(
         "--query", metavar="TEXT",
-        help="only tasks with this text in their id, arguments or errors; words may be narrowed "
-             "by tag: key: error: name: worker:",
+        help="only tasks with this text in their id, arguments or errors; a word is narrowed by "
+             "tag: key: error: name: or worker: before it",
     )
 
 
@@ -365,19 +394,24 @@ def _scale(parser: argparse.ArgumentParser) -> None:
 
 
 def _limits(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pool", metavar="POOL", help="of this pool; else of all")
+    parser.add_argument("--pool", metavar="NAME", help="only those of this pool")
 
 
 def _limit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the limit's name, or its task's")
-    parser.add_argument("--pool", metavar="POOL", help="in this pool; else in all that know it")
+    parser.add_argument(
+        "--pool", metavar="NAME", help="in this pool (default: in all that know it)"
+    )
 
 
 def _set_limit(parser: argparse.ArgumentParser) -> None:
     _limit(parser)
     parser.add_argument("--concurrency", metavar="N", type=whole, help="how many run at once")
-    parser.add_argument("--rate", metavar="N", type=float, help="how many start in --per seconds")
-    parser.add_argument("--per", metavar="SECONDS", type=float, help="what --rate is for (1)")
+    parser.add_argument("--rate", metavar="N", type=_number, help="how many start in --per seconds")
+    parser.add_argument(
+        "--per", metavar="SECONDS", type=_number,
+        help="what --rate is for (default: 1)",
+    )
     parser.add_argument(
         "--burst", metavar="N", type=whole, help="how many of them start at once after a pause"
     )
@@ -391,12 +425,18 @@ def _preview(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "line", metavar="CRON", help="minute hour day month weekday, in one pair of quotes"
     )
-    parser.add_argument("--tz", metavar="ZONE", default="UTC", help="as Europe/Paris (UTC)")
+    parser.add_argument(
+        "--tz", metavar="ZONE", default="UTC",
+        help="a zone such as Europe/Paris (default: UTC)",
+    )
     parser.add_argument(
         "--start", metavar="WHEN",
         help="times after this one: epoch seconds, or ISO with an offset (default: now)",
     )
-    parser.add_argument("--count", metavar="N", type=whole, default=5, help="how many (5)")
+    parser.add_argument(
+        "--count", metavar="N", type=whole, default=5,
+        help="how many times, 1 to 1,000 (default: 5)",
+    )
     parser.add_argument(
         "--seconds", metavar="first|last", choices=("first", "last"),
         help="where the field for seconds stands in a line of six fields",
@@ -410,7 +450,8 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
 
 def _top(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=seconds, default=1.0, help="between two looks (1)"
+        "--interval", metavar="SECONDS", type=seconds, default=1.0,
+        help="between two looks (default: 1)",
     )
 
 
@@ -429,21 +470,54 @@ def _bench(parser: argparse.ArgumentParser) -> None:
         help="of submit, drain, latency, delayed, memory; without one all of them",
     )
     parser.add_argument("--quick", action="store_true", help="a fifth of the tasks")
-    parser.add_argument("--tasks", metavar="N", type=whole, help="tasks to drain (100,000)")
-    parser.add_argument("--submits", metavar="N", type=whole, help="single submits (10,000)")
     parser.add_argument(
-        "--payload", metavar="BYTES", type=whole, default=100, help="arguments of each task (100)"
+        "--tasks", metavar="N", type=whole,
+        help="tasks to drain (default: 100,000)",
     )
     parser.add_argument(
-        "--workers", metavar="N", type=whole, default=100, help="workers of each child (100)"
+        "--submits", metavar="N", type=whole,
+        help="single submits (default: 10,000)",
     )
     parser.add_argument(
-        "--processes", metavar="N", type=whole, default=1, help="children of the pool (1)"
+        "--payload", metavar="BYTES", type=whole, default=100,
+        help="arguments of each task (default: 100)",
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=whole, default=100,
+        help="workers of each child (default: 100)",
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=whole, default=1, help="children of the pool (default: 1)"
     )
     parser.add_argument(
         "--persistence", metavar="HOW", choices=("none", "everysec", "always"),
         help="of the bench's own server: none (default), or an append-only file with fsync "
              "everysec or always",
+    )
+
+
+def _export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the file to write; - is standard output")
+    parser.add_argument("--pool", metavar="NAME", help="only this pool; else all")
+    parser.add_argument(
+        "--format", metavar="FORMAT", choices=("msgpack", "jsonl"),
+        help="msgpack, or jsonl for JSON lines (default: jsonl for a FILE that ends with .jsonl)",
+    )
+    parser.add_argument(
+        "--unfinished", action="store_true",
+        help="without the tasks that have ended, but for those that others wait for",
+    )
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="what export wrote; - is standard input")
+    parser.add_argument("--pool", metavar="NAME", help="only this pool of the file")
+    parser.add_argument("--into", metavar="NAME", help="put it into a pool of this name")
+    parser.add_argument(
+        "--partial", action="store_true", help="take a file that was cut, as far as it goes"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would come of it, and change nothing"
     )
 
 
@@ -524,7 +598,8 @@ GROUPS: tuple[Group, ...] = (
             "cancel", "steering:cancel", "cancel a task, or tell it to stop",
             "Cancel a task. One that has not started ends at once; a running one is interrupted.\n"
             "Exit status 1 if it had ended already.",
-            (("skedulr cancel critical/0k3v5b", "one task"),),
+            (("skedulr cancel critical/0k3v5b", "one task"),
+             ("skedulr cancel critical/0k3v5b --json", "what it is then, for a script")),
             _task_id,
         ),
         Command(
@@ -547,7 +622,9 @@ GROUPS: tuple[Group, ...] = (
             "dead list", "dead:show", "what is in the dead-letter queues",
             "List the tasks that failed for good, the newest first.",
             (("skedulr dead list --pool critical", "of one pool"),
-             ("skedulr dead list --query error:Timeout", "by the kind of error")),
+             ("skedulr dead list --query error:Timeout", "by the kind of error"),
+             ("skedulr dead list --json | jq -r '.items[] | [.id, .error.type] | @tsv'",
+              "for a script")),
             _dead_list,
         ),
         Command(
@@ -563,7 +640,8 @@ GROUPS: tuple[Group, ...] = (
             "dead purge", "dead:purge", "remove them for good",
             "Remove dead tasks for good, all or those that the filters mean. At a terminal it\n"
             "asks first.",
-            (("skedulr dead purge --name old_report --yes", "without asking"),),
+            (("skedulr dead purge --pool reports", "of one pool"),
+             ("skedulr dead purge --name old_report --yes", "without asking")),
             _dead_purge,
         ),
     )),
@@ -596,7 +674,9 @@ GROUPS: tuple[Group, ...] = (
             "limits list", "limits:show", "what is limited, and what waits",
             "List the limits: what holds, what the tasks declare, how many keys have tasks that\n"
             "wait.",
-            (("skedulr limits list", "of all pools"),),
+            (("skedulr limits list", "of all pools"),
+             ("skedulr limits list --json | jq '.items[] | select(.waiting > 0)'",
+              "those that hold something back")),
             _limits,
         ),
         Command(
@@ -659,6 +739,41 @@ GROUPS: tuple[Group, ...] = (
             _preview,
         ),
     )),
+    Group("backup and move", (
+        Command(
+            "export", "transfer:export", "pools into a file, to keep or to import elsewhere",
+            "Write a pool, or all, into a file: tasks with all that is kept of them, records of\n"
+            "those that have ended, schedules made through the API, limits, whether a pool is\n"
+            "paused. Nothing is changed, and any size goes in constant memory. The file is for\n"
+            "its owner alone: arguments and results are in it.\n"
+            "\n"
+            "It may be used while all runs: each task is then as it was at one moment, and what\n"
+            "runs is written as queued. To move to another place pause the pools first, and wait\n"
+            "until nothing runs, or those tasks run here and there.",
+            (("skedulr export backup.msgpack", "everything"),
+             ("skedulr export critical.jsonl --pool critical", "one pool, to look into"),
+             ("skedulr export - | gzip > backup.gz", "through a pipe"),
+             ("skedulr export - --pool old | skedulr import - --redis redis://new/0",
+              "to another server")),
+            _export,
+        ),
+        Command(
+            "import", "transfer:import_", "what export wrote, back into Redis",
+            "Put back what export wrote. A task that is there already, ended or not, stays as it\n"
+            "is, and so do schedules and limits; so an import that was broken off is run again.\n"
+            "What was queued goes behind what is queued there, in its order. Pools that were\n"
+            "paused are paused.\n"
+            "\n"
+            "A file that was cut is refused before anything is written (of a pipe it is known at\n"
+            "its end only). Exit status 1 if something could not be put back: a unique key that\n"
+            "another task holds, a priority in a pool that is kept in streams.",
+            (("skedulr import backup.msgpack --dry-run", "what would come of it"),
+             ("skedulr import backup.msgpack --namespace copy", "into another installation"),
+             ("gunzip -c backup.gz | skedulr import - --pool critical", "one pool of it"),
+             ("skedulr import old.msgpack --pool old --into new", "under another name")),
+            _import,
+        ),
+    )),
     Group("watch", (
         Command(
             "stats", "watching:stats", "the whole namespace in numbers",
@@ -669,7 +784,9 @@ GROUPS: tuple[Group, ...] = (
         Command(
             "pools", "watching:pools", "each pool: workers, tasks, rates",
             "Each pool: its workers, its tasks by state, its rate over the last minute.",
-            (("watch -n 1 skedulr pools", "live"),),
+            (("skedulr pools", "how they stand"),
+             ("skedulr pools --json | jq '.items[] | select(.unserved) | .name'",
+              "those that nobody serves")),
         ),
         Command(
             "top", "top:top", "a live view: pools, rates, running tasks",
@@ -685,13 +802,16 @@ GROUPS: tuple[Group, ...] = (
             "nodes", "watching:nodes", "each master and its children",
             "Each node (a master with its children): host, process, version, pools, hub lag. One\n"
             "whose record is not fresh is shown as silent.",
-            (("skedulr nodes", "who is at work"),),
+            (("skedulr nodes", "who is at work"),
+             ("skedulr nodes --json | jq -r '.items[] | select(.silent) | .host'",
+              "hosts that fell silent")),
         ),
         Command(
             "check", "watching:check", "is it alive? for probes",
             "Exit status 0 if Redis answers and at least one node has written its record lately,\n"
             "else 1 and the reason.",
-            (("skedulr check --timeout 1", "as a container's health check"),),
+            (("skedulr check --timeout 1", "as a container's health check"),
+             ("skedulr check --json", "with the reason, for a monitor")),
             _check,
         ),
         Command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..errors import ConfigError
 from ..limiting import Limit
 from . import exits
 from .session import Session
@@ -31,6 +32,8 @@ def show(session: Session) -> int:
 def set_(session: Session) -> int:
     """``skedulr limits set NAME``."""
     given = session.given
+    if given.concurrency is None and given.rate is None:
+        raise ConfigError("what is the limit to be? --concurrency N, or --rate N --per SECONDS")
     limit = Limit(
         concurrency=given.concurrency, rate=given.rate,
         per=1.0 if given.per is None else given.per, burst=given.burst,

@@ -37,6 +37,10 @@ class Progress:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
+    def expect(self, total: int) -> None:
+        """What there is in all is known by now."""
+        self._total = total
+
     def read(self, amount: int) -> None:
         """``amount`` more of the total is behind us; draws when it is time."""
         self._done += amount

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -67,7 +68,7 @@ class Session:
     def explain(self, error: Exception) -> str:
         """An error in one line; where Redis is away, with the address and how it was found."""
         if not isinstance(error, StorageUnavailable):
-            return str(error)
+            return self._in_flags(str(error))
         cause = error.__cause__ or error
         # Told by its name: importing wires costs commands that need none a fifth of a second.
         does = "does not let us in" if type(cause).__name__ == "Barred" else "does not answer"
@@ -75,6 +76,17 @@ class Session:
         if self.given.command == "submit":
             text += "; it may have been stored" if error.maybe_submitted else "; nothing was stored"
         return text
+
+    def _in_flags(self, text: str) -> str:
+        """What is said of options as Python has them, ``max_retries=x``, said of our flags."""
+        if getattr(self.given, "jsonl", None):
+            return text  # there, options are keys of a line
+
+        def flag(found: re.Match[str]) -> str:
+            name = "--" + found[1].replace("_", "-")
+            return f"{name} " if name in self.given.parser._option_string_actions else found[0]
+
+        return re.sub(r"(?<![\w'\"])([a-z_]+)=", flag, text)
 
     def status_of(self, error: Exception) -> int | None:
         """The exit status for what users can run into; None for a fault of ours."""

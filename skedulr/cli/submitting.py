@@ -126,9 +126,18 @@ def _json(what: str, text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError as error:
-        raise ConfigError(f"{what} is not JSON: {error}; got {_short(text)}") from None
+        raise ConfigError(
+            f"{what} is not JSON: {error}; got {_short(text)}{_LIKE.get(what, '')}"
+        ) from None
     except RecursionError:
         raise ConfigError(f"{what} is nested too deep") from None
+
+
+#: How the flags' values look: JSON's own quotes are double, so the shell's are single.
+_LIKE = {
+    "--args": """; write it as in --args '["two", 2]'""",
+    "--kwargs": """; write it as in --kwargs '{"day": 1}'""",
+}
 
 
 def _no_constant(name: str) -> Any:

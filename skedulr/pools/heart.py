@@ -131,7 +131,7 @@ class Heart:
                 missing = frozenset(gone)
                 lost += [pair for pair in batch if pair[0] in missing]
             cancelled += stopped
-        self._executor.holdings.end_renewal(sent_at)
+        self._executor.holdings.end_renewal(sent_at, lost)
         if self._troubled:
             self._troubled = False
             self._tell(partial(self._log.info, "leases are renewed again"))

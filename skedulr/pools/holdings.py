@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Iterable
 
 from ..store import Claims
 from .runs import Claimed
@@ -128,8 +129,16 @@ class Holdings:
             except RuntimeError:
                 continue  # the hub's thread changed it in between
 
-    def end_renewal(self, sent_at: float) -> None:
-        """All of it was renewed by calls sent at ``sent_at`` (monotonic seconds) or later."""
+    def end_renewal(self, sent_at: float, lost: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """All of it was renewed by calls sent at ``sent_at`` (monotonic seconds) or later, but for
+        what is ``lost``. That can be started no more: a process that had been stopped for longer
+        than its lease would do so before its hub heard the word of it."""
+        for uid, token in lost:
+            claimed = self.pending.get(uid)
+            if claimed is not None and claimed.token == token and (
+                self.pending.pop(uid, None) is claimed
+            ):
+                self.forget(uid, token)
         self._renewed_at = min(sent_at, self._claimed_at)
 
 

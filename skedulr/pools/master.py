@@ -17,6 +17,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -499,12 +500,25 @@ def resident(pid: int) -> int | None:
     return rss
 
 
+def sockets(pid: int) -> int | None:
+    """Connections a process has open, or None where that can not be told."""
+    folder, count = f"/proc/{pid}/fd", 0
+    try:
+        for name in os.listdir(folder):
+            with suppress(OSError):  # closed meanwhile
+                count += os.readlink(f"{folder}/{name}").startswith("socket:")
+    except OSError:
+        return None
+    return count
+
+
 def _child_view(process: Process, manual: bool, vitals: Vitals) -> dict[str, Any]:
     board, pool = process.board, process.slot.pool
     workers = process.slot.workers
     return {
         "pool": pool.name, "pid": process.pid, "workers": int(board.workers),
         "busy": int(board.busy), "lag_ms": board.lag_ms, "rss": resident(process.pid),
+        "sockets": sockets(process.pid),
         "cpu": round(vitals.cpu.get(process.pid, 0.0), 3),
         "min": workers if manual else pool.minimum, "max": workers if manual else pool.maximum,
     }

@@ -15,13 +15,25 @@ local node, lasts, willing, known = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('HDEL', leader, '')
 
-local held = redis.call('HMGET', leader, 'node', 'term', 'until')
+local held = redis.call('HMGET', leader, 'node', 'term', 'until', 'left')
 local holder, term, left = held[1] or '', tonumber(held[2] or 0), tonumber(held[3] or 0) - now
 -- Longer than anybody takes it for: the clock was set back, and would keep it for as long.
 if left < 0 or left > 2 * lasts then left = 0 end
+
+-- Why the lead was free, for people: a word, and the node that had it.
+local function how_taken()
+  if holder ~= '' then return 'silent ' .. holder end
+  if held[4] then return 'resigned ' .. held[4] end
+  return known > term and 'forgotten' or 'first'
+end
+
 if willing and (left == 0 or holder == node) then
   -- A term is one node's; it only grows, also where Redis forgot the last one.
-  if holder ~= node then term = math.max(term, known) + 1 end
+  if holder ~= node then
+    redis.call('HSET', leader, 'since', whole(now), 'how', how_taken())
+    redis.call('HDEL', leader, 'left')
+    term = math.max(term, known) + 1
+  end
   holder, left = node, lasts
   redis.call('HSET', leader, 'node', node, 'term', whole(term), 'until', whole(now + lasts))
 end

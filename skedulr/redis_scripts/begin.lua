@@ -1,17 +1,20 @@
 -- PURPOSE  What becomes of a workflow whose steps are held back by a task that stands for all of it:
---          'begin': it ends, which frees the steps that wait for no other; 'stop': it can not begin
+--          'begin': it ends, which frees the steps that wait for no other, and it is one of the
+--          pool's newest workflows, of which a thousand are listed; 'stop': it can not begin
 --          any more, and its steps may be removed; 'drop': it is forgotten. Safe to repeat.
 -- KEYS     waiting held edges outbox tasks info records done dead cancels watch stats unique
---          progress ready suspects wake meta limits slots rates releases parked queues
+--          progress ready suspects wake meta limits slots rates releases parked queues workflows
 -- ARGV     'begin', 'stop' or 'drop'; id; journal entry
 -- RETURNS  {now ms, letter}: 'b' done now, 'e' it had begun, 'n' it had not and can not
 -- include: now
+-- include: whole
 -- include: drop_edges
 -- include: end_tasks
 -- include: limits
 local waiting, held, edges, outbox, tasks, info, records, done, dead, cancels, watch, stats, unique,
-  progress, ready, suspects, wake, meta, limits, slots, rates, releases, parked, queues =
-  unpack(KEYS)
+  progress, ready, suspects, wake, meta, limits, slots, rates, releases, parked, queues,
+  workflows = unpack(KEYS)
+local LISTED = 1000
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local what, id, entry = ARGV[1], ARGV[2], ARGV[3]
@@ -33,5 +36,7 @@ if what == 'begin' then
              cancels = cancels, watch = watch, stats = stats, unique = unique,
              progress = progress, edges = edges, outbox = outbox, limiting = limiting},
             {id}, {'w'}, {entry}, now)
+  redis.call('ZADD', workflows, whole(now), id)
+  redis.call('ZREMRANGEBYRANK', workflows, 0, -1 - LISTED)
 end
 return {now, 'b'}

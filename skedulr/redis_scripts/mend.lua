@@ -50,7 +50,7 @@ end
 local function queued(id) return to_start(id) or waits(id) end
 
 local function leave_waiting(id)
-  redis.call('ZREM', outbox, 'a ' .. id)
+  redis.call('ZREM', outbox, 'a ' .. id, 't ' .. id)
   return redis.call('HDEL', waiting, id) + redis.call('ZREM', held, id)
 end
 
@@ -348,10 +348,10 @@ mends['untell'] = function(item)
   return redis.call('ZREM', outbox, item) == 1
 end
 
--- To be told later than in "<furthest>" ms: now.
+-- To be told later than in "<furthest>" ms: now. What an import keeps back stays (see take.lua).
 mends['hurry'] = function(item, furthest)
-  local at = redis.call('ZSCORE', outbox, item)
-  if not at or tonumber(at) <= now + tonumber(furthest) then return false end
+  local at = tonumber(redis.call('ZSCORE', outbox, item) or '0')
+  if at <= now + tonumber(furthest) or at >= 2 ^ 52 then return false end
   redis.call('ZADD', outbox, whole(now), item)
   return true
 end

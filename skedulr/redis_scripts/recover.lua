@@ -30,7 +30,8 @@ local now = now_ms()
 local k = {ready = ready, stream = stream, removed = removed, suspects = suspects, leases = leases,
            claims = claims, tasks = tasks, info = info, records = records, done = done,
            dead = dead, deaths = deaths, cancels = cancels, watch = watch, stats = stats,
-           unique = unique, progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
+           unique = unique, progress = progress, meta = meta, edges = edges, outbox = outbox,
+           history = history,
            name = '', limiting = limiting}
 
 local function answer(ids, more, charged, died)

@@ -29,7 +29,8 @@ local named, prefixes, more = {}, {}, 0
 local k = {ready = ready, stream = stream, suspects = suspects, leases = leases,
            claims = claims, tasks = tasks, info = info, records = records, done = done,
            dead = dead, deaths = deaths, cancels = cancels, watch = watch, stats = stats,
-           unique = unique, progress = progress, meta = meta, edges = edges, outbox = outbox, history = history,
+           unique = unique, progress = progress, meta = meta, edges = edges, outbox = outbox,
+           history = history,
            name = ARGV[8] or '',
            limiting = limiting}
 

@@ -47,6 +47,7 @@ class Api:
         app.route("/api/pools", "GET", self.pools)
         app.route("/api/nodes", "GET", self.nodes)
         app.route("/api/tuner", "GET", self.tuner)
+        app.route("/api/leader", "GET", self.leader)
         app.route("/api/tasks", "GET", self.tasks)
         app.route("/api/tasks", "POST", self.submit)
         app.route("/api/tasks/<pool>/<uid>", "GET", self.task)
@@ -67,6 +68,7 @@ class Api:
         app.route("/api/nodes/<node>/undrain", "POST", lambda node: self.drain(node, False))
         app.route("/api/pause", "POST", lambda: self.pause(None, True))
         app.route("/api/resume", "POST", lambda: self.pause(None, False))
+        app.route("/api/workflows", "GET", self.workflows)
         app.route("/api/workflows/<id>", "GET", self.workflow)
         app.route("/api/workflows/<pool>/<uid>", "GET",
                   lambda pool, uid: self.workflow(f"{pool}/{uid}"))
@@ -102,6 +104,10 @@ class Api:
         """What the leader decided of tuned pools, newest first."""
         return answer(listed(self.site.client.decisions()))
 
+    def leader(self) -> bottle.HTTPResponse:
+        """Which node leads, since when and why; null where nobody does."""
+        return answer({"leader": self.site.client.leader()})
+
     def tasks(self) -> bottle.HTTPResponse:
         """Tasks by state, pool, name and text; newest first, by pages."""
         query = query_of()
@@ -119,6 +125,16 @@ class Api:
         """Where a running task is in its code; null where it does not run or nobody answers."""
         id = "/".join(split_id(f"{pool}/{uid}"))
         return answer({"id": id, "stack": self.site.client.stack(id)})
+
+    def workflows(self) -> bottle.HTTPResponse:
+        """Workflows, newest first, by pages, and how far each is."""
+        query = query_of()
+        only(query, ("pool", "state", "limit", "cursor"), "this list")
+        page = self.site.client.workflows(
+            pool=query.get("pool") or None, state=query.get("state") or None,
+            limit=number(query, "limit", 25, 1, 500), cursor=query.get("cursor") or None,
+        )
+        return answer(listed(page["items"], page["cursor"]))
 
     def workflow(self, id: str) -> bottle.HTTPResponse:
         """A workflow with its first 500 steps."""

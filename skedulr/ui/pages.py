@@ -16,16 +16,17 @@ from zoneinfo import ZoneInfo
 
 import bottle
 
-from .. import __version__
+from .. import __version__, workflow_list
 from ..cronline import CronLine, check_zone
 from ..errors import SkedulrError, StorageUnavailable
+from ..kept import Kept
 from ..lists import Selection
 from ..scheduling import Plan
 from . import redisview, shown, static
 from .drawing import draw
-from .plain import pretty
+from .plain import dump, pretty
 from .problems import Problem
-from .requests import only
+from .requests import number, only
 from .samples import dead_groups
 from .security import Guard
 
@@ -37,8 +38,6 @@ log = logging.getLogger("skedulr.ui")
 TEMPLATES = Path(__file__).parent / "templates"
 #: Tasks on a page of the list.
 ROWS = 50
-#: The tuner's decisions on the page of nodes.
-DECISIONS = 20
 FILTERS = ("state", "pool", "name", "query")
 STATES = (
     "running", "queued", "scheduled", "waiting", "succeeded", "dead", "cancelled", "skipped",
@@ -47,7 +46,7 @@ STATES = (
 #: The key that goes to a page after "g", its path, its name.
 NAVIGATION = (
     ("o", "/", "Overview"), ("t", "/tasks", "Tasks"), ("d", "/dead", "Dead"),
-    ("s", "/schedules", "Schedules"), ("l", "/limits", "Limits"),
+    ("w", "/workflows", "Workflows"), ("s", "/schedules", "Schedules"), ("l", "/limits", "Limits"),
     ("n", "/nodes", "Nodes"), ("a", "/submit", "Submit"),
     ("r", "/redis", "Redis"), ("c", "/changes", "Changes"),
 )
@@ -91,6 +90,7 @@ class Pages:
         app.route("/", "GET", self.overview)
         app.route("/tasks", "GET", self.tasks)
         app.route("/tasks/<pool>/<uid>", "GET", self.task)
+        app.route("/workflows", "GET", self.workflows)
         app.route("/workflows/<uid>", "GET", lambda uid: self.workflow("default", uid))
         app.route("/workflows/<pool>/<uid>", "GET", self.workflow)
         app.route("/dead", "GET", self.dead)
@@ -101,18 +101,27 @@ class Pages:
         app.route("/redis", "GET", self.redis)
         app.route("/changes", "GET", self.changes)
         app.route("/operations/<id>", "GET", self.operation)
+        app.route("/terms", "GET", self.terms)
         app.route("/login", "GET", self.login)
         app.route("/static/<name:path>", "GET", static.serve)
 
     # The pages
 
     def overview(self) -> str:
-        """All pools at a glance, what fails, who runs it."""
+        """All pools at a glance, what fails, who runs it. ``pool`` and ``span`` choose what the
+        charts show."""
+        query = _query()
+        only(query, ("pool", "span"), "this page")
+        # One look for both: not one that is kept, since a change leads back here at once.
+        look = Kept(self.site.overview, 60)
         return self.render(
-            "overview", "Overview",
-            stats=Panel(self.site.stats), nodes=Panel(lambda: self.site.overview().nodes),
+            "overview", "Overview", chosen=query.get("pool"), span=query.get("span"),
+            stats=Panel(lambda: look.get().stats()), nodes=Panel(lambda: look.get().nodes),
+            names=Panel(self.site.names_measured),
             changes=Panel(lambda: self.site.audit_log.newest(6)), sparks=Panel(self.site.sparks),
-            sizes=Panel(self.site.sizes),
+            sizes=Panel(self.site.sizes), failing=Panel(self.site.failing),
+            lead=Panel(lambda: self.site.client.leader()),
+            decisions=Panel(lambda: self.site.client.decisions(4)),
         )
 
     def tasks(self) -> str:
@@ -140,6 +149,24 @@ class Pages:
     def limits(self) -> str:
         """Every limit, what waits for it, and what it may be instead."""
         return self.render("limits", "Limits", limits=Panel(self.site.limits))
+
+    def workflows(self) -> str:
+        """The newest workflows, and how far each is."""
+        query = _query()
+        only(query, ("state", "pool", "cursor"), "this page")
+        return self.render(
+            "workflows", "Workflows", filters=query, states=workflow_list.STATES,
+            page=Panel(lambda: self.site.client.workflows(
+                state=query.get("state") or None, pool=query.get("pool") or None,
+                cursor=query.get("cursor") or None,
+            )),
+        )
+
+    def terms(self) -> bottle.HTTPResponse:
+        """What a search may be completed to, as a JSON list."""
+        return bottle.HTTPResponse(
+            dump(self.site.terms()), 200, {"Content-Type": "application/json"}
+        )
 
     def workflow(self, pool: str, uid: str) -> str:
         """A workflow as a graph and as a table."""
@@ -179,10 +206,13 @@ class Pages:
 
     def nodes(self) -> str:
         """Masters and their children, and what they run."""
-        running = Selection(state="running")
+        query = _query()
+        only(query, ("decisions",), "this page")
+        running, decisions = Selection(state="running"), number(query, "decisions", 20, 1, 200)
         return self.render(
             "nodes", "Nodes", nodes=Panel(lambda: self.site.overview().nodes),
-            decisions=Panel(lambda: self.site.client.decisions(DECISIONS)),
+            decisions=Panel(lambda: self.site.client.decisions(decisions)),
+            shown_decisions=decisions, lead=Panel(lambda: self.site.client.leader()),
             running=Panel(lambda: self.site.page(running, 200, None).items),
         )
 

@@ -6,19 +6,14 @@ since many pages ask for the same.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 from .. import message
-from ..errors import PayloadError, SkedulrError
+from ..errors import PayloadError
 from ..keys import PoolKeys
 from ..wire import Wire
-
-T = TypeVar("T")
 
 #: Ended tasks looked at, of each pool.
 RECORDS = 300
@@ -26,6 +21,8 @@ RECORDS = 300
 DEAD_RECORDS = 1_000
 #: A record larger than this is left out, bytes.
 LARGE = 65_536
+#: So many of each kind are offered while somebody types a search.
+_TERMS = {"error": 20, "tag": 20, "name": 30, "worker": 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +37,8 @@ class Ended:
     finished_s: float
     error: str
     message: str
+    tags: tuple[str, ...] = ()
+    worker: str = ""
 
     @property
     def ran_ms(self) -> float | None:
@@ -59,41 +58,6 @@ class Group:
     oldest_s: float = float("inf")
     message: str = ""
     hours: list[int] = field(default_factory=lambda: [0] * 24)
-
-
-class Kept(Generic[T]):
-    """A value that is made again when it is older than ``seconds``; one caller makes it.
-
-    That it could not be made is kept as well: while Redis is silent, those who wait for the value
-    do not each wait for a time-out of their own.
-    """
-
-    def __init__(
-        self, make: Callable[[], T], seconds: float,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._make, self._seconds, self._monotonic = make, seconds, monotonic
-        self._guard = threading.Lock()
-        self._value: T | None = None
-        self._error: SkedulrError | None = None
-        self._made_at = float("-inf")
-
-    def get(self) -> T:
-        """The value. Raises what making it raised."""
-        with self._guard:
-            if self._monotonic() - self._made_at >= self._seconds:
-                self._renew()
-            if self._error is not None:
-                raise self._error
-            assert self._value is not None
-            return self._value
-
-    def _renew(self) -> None:
-        try:
-            self._value, self._error = self._make(), None
-        except SkedulrError as error:
-            self._error = error
-        self._made_at = self._monotonic()
 
 
 def newest(
@@ -144,7 +108,8 @@ def _ended(pool: str, uid: str, record: bytes) -> Ended | None:
         text = ""
     return Ended(
         pool, uid, journal.name, journal.end_state or "dead", last.started_ms / 1000,
-        last.at_ms / 1000, error, text,
+        last.at_ms / 1000, error, text, tuple(map(str, journal.extras.get("tags") or ())),
+        last.worker or "",
     )
 
 
@@ -162,6 +127,21 @@ def dead_groups(dead: Iterable[Ended], now_s: float) -> list[Group]:
         if 0 <= hour < 24:
             group.hours[23 - hour] += 1
     return sorted(groups.values(), key=lambda group: (-group.count, group.name, group.error))
+
+
+def terms(ended: Iterable[Ended]) -> list[str]:
+    """Facets of a search that find some of these tasks, the most frequent of each kind first."""
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in _TERMS}
+    for one in ended:
+        counts["error"].update([one.error] if one.error else [])
+        counts["tag"].update(one.tags)
+        counts["name"][one.name] += 1
+        counts["worker"].update([one.worker] if one.worker else [])
+    return [
+        f'{kind}:"{text}"' if " " in text else f"{kind}:{text}"
+        for kind, most in _TERMS.items() for text, _ in counts[kind].most_common(most)
+        if '"' not in text and len(text) <= 100
+    ]
 
 
 def names_of(ended: Iterable[Ended]) -> list[str]:

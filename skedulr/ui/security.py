@@ -121,7 +121,8 @@ def read_users(text: str | None, file: str | None) -> list[User]:
         try:
             lines = Path(file).read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"--ui-auth-file {file}: {error}") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ConfigError(f"--ui-auth-file {file}: {why}") from None
         for number, line in enumerate(lines, start=1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue

@@ -140,11 +140,23 @@ def link(base: str, path: str, **query: Any) -> str:
     return base + quote(path, safe="/:@=+.-_~") + (f"?{urlencode(kept)}" if kept else "")
 
 
-def sparkline(values: Sequence[float], width: int = 120, height: int = 24) -> str:
-    """Bars of a small chart. Markup; needs no script and no style."""
+def sparkline(
+    values: Sequence[float], over: Sequence[float] = (), width: int = 120, height: int = 24
+) -> str:
+    """Bars of a small chart, those of ``over`` (a part of the values) in front. Markup; needs no
+    script and no style."""
     top = max(values, default=0) or 1
-    step = width / max(1, len(values))
-    bars = []
+    bars = _bars(values, top, width, height)
+    if any(over):
+        bars += f'<g class="over">{_bars(over, top, width, height)}</g>'
+    return (
+        f'<svg class="spark" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" aria-hidden="true">{bars}</svg>'
+    )
+
+
+def _bars(values: Sequence[float], top: float, width: int, height: int) -> str:
+    step, bars = width / max(1, len(values)), []
     for i, one in enumerate(values):
         tall = max(1.0, one / top * (height - 2)) if one else 0.0
         if tall:
@@ -152,10 +164,12 @@ def sparkline(values: Sequence[float], width: int = 120, height: int = 24) -> st
                 f'<rect x="{i * step:.1f}" y="{height - tall:.1f}" '
                 f'width="{max(1.0, step - 1):.1f}" height="{tall:.1f}"/>'
             )
-    return (
-        f'<svg class="spark" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" aria-hidden="true">{"".join(bars)}</svg>'
-    )
+    return "".join(bars)
+
+
+def share(part: float, whole: float) -> str:
+    """A part as ``12 %``; of nothing a dash."""
+    return NOTHING if not whole else f"{100 * part / whole:.{0 if part >= whole / 10 else 1}f} %"
 
 
 def escape(text: str) -> str:

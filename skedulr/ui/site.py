@@ -19,6 +19,7 @@ from ..client import Client
 from ..counts import Overview
 from ..errors import ConfigError, StorageUnavailable, UnknownPool, nearest
 from ..handles import Handle
+from ..kept import Kept
 from ..keys import PoolKeys, check_name, split_id
 from ..limiting import Limit
 from ..queries import PoolQueries
@@ -31,11 +32,12 @@ from .checkup import Checkup
 from .events import Feed
 from .operations import Operations, Record
 from .security import Caller
+from .sparks import Failing, Spark
 
 #: Where a request's own things are kept in its environ.
 BASE, CALLER = "skedulr.base", "skedulr.caller"
 #: How long answers for pages are kept, seconds.
-_COUNTS_S, _NAMES_S, _SAMPLES_S, _HISTORY_S = 0.5, 1.0, 5.0, 10.0
+_COUNTS_S, _NAMES_S, _SAMPLES_S, _HISTORY_S = 0.5, 1.0, 5.0, 5.0
 #: Histories that are kept at a time.
 _HISTORIES = 200
 
@@ -51,13 +53,14 @@ class Site:
         self._key: bytes | None = None
         self._spare_key = os.urandom(32)
         self._key_guard = threading.Lock()
-        self._overview = samples.Kept(self.overview, _COUNTS_S)
-        self._ended = samples.Kept(self._sample, _SAMPLES_S)
-        self._names = samples.Kept(self._measure_names, _NAMES_S)
-        self._dead = samples.Kept(self._sample_dead, _SAMPLES_S)
-        self._sparks = samples.Kept(self._make_sparks, _HISTORY_S)
-        self._frame = samples.Kept(self._make_frame, _COUNTS_S)
-        self._histories: dict[tuple[Any, ...], samples.Kept[dict[str, Any]]] = {}
+        self._overview = Kept(self.overview, _COUNTS_S)
+        self._ended = Kept(self._sample, _SAMPLES_S)
+        self._names = Kept(self._measure_names, _NAMES_S)
+        self._dead = Kept(self._sample_dead, _SAMPLES_S)
+        self._sparks = Kept(self._make_sparks, _HISTORY_S)
+        self._failing = Kept(self._make_failing, _HISTORY_S)
+        self._frame = Kept(self._make_frame, _COUNTS_S)
+        self._histories: dict[tuple[Any, ...], Kept[dict[str, Any]]] = {}
         self.feed = Feed(lambda: self.overview().stats())
 
     @property
@@ -102,6 +105,10 @@ class Site:
     def stats(self) -> dict[str, Any]:
         """The form the HTTP interface calls "stats"."""
         return {**self.overview().stats(), "names": self._names.get()}
+
+    def names_measured(self) -> list[dict[str, Any]]:
+        """Runs, failures and times of each task since ever."""
+        return self._names.get()
 
     def pool(self, name: str) -> dict[str, Any]:
         """One pool in numbers; UnknownPool."""
@@ -155,14 +162,22 @@ class Site:
         asked = (pool, name, how)
         if asked not in self._histories and len(self._histories) >= _HISTORIES:
             self._histories.clear()
-        kept = self._histories.setdefault(asked, samples.Kept(
+        kept = self._histories.setdefault(asked, Kept(
             lambda: self.client.history(pool, name, period_s, step_s), _HISTORY_S
         ))
         return kept.get()
 
-    def sparks(self) -> dict[str, list[int]]:
-        """How many tasks of each pool ended, in steps over the last hour."""
+    def sparks(self) -> dict[str, Spark]:
+        """The last hour of each pool in small."""
         return self._sparks.get()
+
+    def failing(self) -> list[Failing]:
+        """Which tasks failed in the last hour."""
+        return self._failing.get()
+
+    def terms(self) -> list[str]:
+        """What is worth searching for: errors, tags, workers and names of what ended lately."""
+        return samples.terms([*self._dead.get(), *self._ended.get()])
 
     def redis(self) -> redisview.RedisView:
         """The server below."""
@@ -357,7 +372,13 @@ class Site:
             wire, self.client.config.namespace, names, ("dead",), samples.DEAD_RECORDS
         ))
 
-    def _make_sparks(self) -> dict[str, list[int]]:
+    def _make_failing(self) -> list[Failing]:
+        names = self._names.get()
+        return self.client.ask(lambda wire: sparks.failing(
+            wire, self.client.config.namespace, names, self.now_s()
+        ))
+
+    def _make_sparks(self) -> dict[str, Spark]:
         names = self.pool_names()
         return self.client.ask(lambda wire: sparks.sparks(
             wire, self.client.config.namespace, names, self.now_s()

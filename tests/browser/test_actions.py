@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
+import msgpack
 import pytest
 from harness import wait_until
 from playwright.sync_api import expect
 from storefront import Shop
+
+import skedulr
+from skedulr.lists import Selection
+from skedulr.ui.operations import Operations
 
 HOSTILE = "\"'><img src=x onerror=hacked()><script>hacked()</script>{{7*7}}</pre></textarea>"
 
@@ -104,6 +110,8 @@ def test_a_group_of_dead_tasks_is_resubmitted(page: Any, shop: Shop) -> None:
     page.goto("/dead?pool=other")
     expect(page.locator("tbody tr")).to_contain_text("ValueError", timeout=8_000)
     page.click("text=Resubmit all")
+    expect(page.locator("#confirm-text")).to_contain_text("Resubmit all dead fail with ValueError")
+    page.click("#confirm-yes")
     expect(page.locator("h1 .state")).to_have_text("finished")
     expect(page.locator(".progress")).to_contain_text("3 changed")
 
@@ -188,6 +196,30 @@ def test_changes_are_listed(page: Any, shop: Shop) -> None:
     expect(page.locator("tbody tr").first).to_contain_text("127.0.0.1")
 
 
+def hostile_records(shop: Shop) -> str:
+    """As if a node, the leader and a limit had written such text; an operation's id."""
+    redis, now = shop.server.client, time.time()
+    redis.hset("{skedulr}:nodes", "hostile", msgpack.packb({
+        "id": HOSTILE, "host": HOSTILE, "pid": HOSTILE, "version": HOSTILE, "started_at": now,
+        "beat_at": now - 15, "drained": True,
+        "children": [{"pool": HOSTILE, "pid": 1, "workers": 0, "busy": 0}],
+    }))
+    redis.lpush("{skedulr}:decisions", msgpack.packb({
+        "at": now, "pool": "pool <b>hostile</b>", "kind": HOSTILE, "from": 1, "to": 2,
+        "why": HOSTILE,
+    }))
+    limit = skedulr.Limit(concurrency=1, name="<b>limit</b>", key=HOSTILE.replace("{", "(").replace(
+        "}", ")"
+    ))
+    shop.app.submit_call(shop.app.remote("add", limit=limit, delay=3600).bind(1, 2))
+    shop.app.schedule_cron(
+        shop.app.remote("<img src=x onerror=hacked()>").bind(HOSTILE), "0 0 1 1 *", name="hostile"
+    )
+    operations = Operations(shop.app.client)
+    record = operations.start("cancel", Selection(name=HOSTILE, query=HOSTILE), HOSTILE)
+    return str(record["id"])
+
+
 def test_hostile_text_is_text_on_every_page(page: Any, shop: Shop) -> None:
     name = "<img src=x onerror=hacked()>"
     page.add_init_script("window.hacked = () => { console.error('hacked'); }")
@@ -195,15 +227,23 @@ def test_hostile_text_is_text_on_every_page(page: Any, shop: Shop) -> None:
     dead = shop.app.submit_call(call.bind(HOSTILE, **{"k\"><b>": [HOSTILE]})).id
     shop.wait(dead, "dead")
     waiting = shop.app.submit_call(call.using(delay=3600, pool="other").bind(HOSTILE)).id
+    with shop.app.workflow(HOSTILE) as w:
+        w.add(call.bind(HOSTILE), name=HOSTILE)
+    operation = hostile_records(shop)
     for path in (
         "/", "/tasks", f"/tasks/{dead}", f"/tasks/{waiting}", "/dead", "/nodes", "/changes",
         f"/submit?from={dead}", f"/tasks?query={HOSTILE}", f"/tasks?name={name}",
-        f"/submit?name={HOSTILE}", "/redis",
+        f"/submit?name={HOSTILE}", "/redis", "/workflows", f"/workflows/{w.id}", "/limits",
+        "/schedules", f"/schedules?line={HOSTILE}&tz={HOSTILE}", f"/operations/{operation}",
+        f"/?pool={HOSTILE}&span={HOSTILE}", f"/nothing/{HOSTILE}",
     ):
         page.goto(path.replace("<", "%3C").replace('"', "%22").replace("#", "%23"))
         expect(page.locator("#stream")).to_have_text("live")
         assert page.locator("main img, main script:not([src])").count() == 0
         assert page.evaluate("document.querySelectorAll('[onerror], [onload]').length") == 0
+    page.complaints[:] = [one for one in page.complaints if "404" not in one]
+    page.goto("/nodes")
+    expect(page.locator("main")).to_contain_text("pool <b>hostile</b>")
     page.goto(f"/tasks/{dead}")
     expect(page.locator("h1")).to_contain_text(name)
     expect(page.locator(".failure")).to_contain_text("<script>hacked()</script>")

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from harness import wait_until
 from playwright.sync_api import expect
 from storefront import Shop
 
-PAGES = ("/", "/tasks", "/dead", "/schedules", "/nodes", "/submit", "/redis", "/changes")
+from skedulr.ui.pages import NAVIGATION
+
+PAGES = tuple(path for _, path, _ in NAVIGATION)
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +41,47 @@ def test_the_overview_draws_its_charts_and_lists_the_pools(
 ) -> None:
     page.goto("/")
     page.wait_for_selector("#charts[data-drawn]")
-    expect(page.locator("#plot-rate canvas")).to_be_visible()
-    page.click("text=24 h")
-    page.select_option("#chart-pool", "default")
-    expect(page.locator('[data-span="24h"]')).to_have_attribute("aria-pressed", "true")
+    for name in ("rate", "wait", "run"):
+        expect(page.locator(f"#plot-{name} canvas")).to_be_visible()
+    expect(page.locator("#chart-now")).to_contain_text("predicted wait")
     expect(page.locator("#pool-default")).to_contain_text("default")
     expect(page.locator("#pool-other")).to_be_visible()
+
+
+def test_what_the_charts_show_is_in_the_address_and_comes_back(
+    page: Any, ids: dict[str, str]
+) -> None:
+    page.goto("/")
+    page.wait_for_selector("#charts[data-drawn]")
+    page.click("text=24 h")
+    page.locator("#pool-default a[data-chart]").first.click()
+    expect(page).to_have_url(re.compile(r"/\?pool=default&span=24h$"))
+    page.reload()
+    page.wait_for_selector("#charts[data-drawn]")
+    expect(page.locator('[data-span="24h"]')).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#chart-pool")).to_have_value("default")
+    page.select_option("#chart-pool", "")
+    expect(page).to_have_url(re.compile(r"/\?span=24h$"))
+
+
+def test_charts_draw_what_just_ended_by_themselves(page: Any, shop: Shop) -> None:
+    page.goto("/")
+    page.wait_for_selector("#charts[data-drawn]")
+    drawn = int(page.get_attribute("#charts", "data-drawn"))
+    shop.submit("add", 1, 1)
+    expect(page.locator("#charts")).not_to_have_attribute("data-drawn", str(drawn), timeout=15_000)
+
+
+def test_a_search_is_completed_word_by_word(page: Any, ids: dict[str, str]) -> None:
+    page.goto("/tasks")
+    options = "[...document.querySelectorAll('#terms option')].map(each => each.value)"
+    for box in ("#find", "#query"):
+        page.focus(box)
+        wait_until(lambda: "error:ValueError" in page.evaluate(options), "errors are offered")
+        page.fill(box, 'declined "two words" err')
+        assert 'declined "two words" error:ValueError' in page.evaluate(options)
+        page.fill(box, "")
+        assert "tag:" in page.evaluate(options)
 
 
 def test_a_task_page_shows_what_is_known(page: Any, ids: dict[str, str]) -> None:
@@ -146,7 +184,8 @@ def test_being_cut_off_is_shown_and_ends(page: Any) -> None:
 def test_keys_go_to_pages_and_search(page: Any, ids: dict[str, str]) -> None:
     page.goto("/")
     for key, path in (("t", "/tasks"), ("d", "/dead"), ("n", "/nodes"), ("r", "/redis"),
-                      ("c", "/changes"), ("s", "/schedules"), ("a", "/submit"), ("o", "/")):
+                      ("c", "/changes"), ("s", "/schedules"), ("w", "/workflows"), ("l", "/limits"),
+                      ("a", "/submit"), ("o", "/")):
         page.locator("body").press("g")
         page.locator("body").press(key)
         expect(page).to_have_url(re.compile(rf"{re.escape(path)}$"))
@@ -226,6 +265,26 @@ def test_no_page_is_wider_than_the_screen(page: Any, ids: dict[str, str]) -> Non
             assert over <= 0, (path, width, over)
 
 
+def test_nothing_jumps_while_a_page_loads_or_is_kept_up_to_date(
+    tab: Callable[..., Any], shop: Shop, ids: dict[str, str]
+) -> None:
+    for width, paths in ((390, (*PAGES, f"/tasks/{ids['dead']}")), (1440, ("/",))):
+        page = tab(shop.url, viewport={"width": width, "height": 900})
+        page.add_init_script("""window.moved = 0;
+            new PerformanceObserver(list => list.getEntries().forEach(each => {
+                if (!each.hadRecentInput) window.moved += each.value; }))
+            .observe({type: 'layout-shift', buffered: true});""")
+        for path in paths:
+            page.goto(path)
+            expect(page.locator("#stream")).to_have_text("live", use_inner_text=False)
+            if path == "/":
+                page.wait_for_selector("#charts[data-drawn]")
+            page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+            page.wait_for_timeout(250)
+            # What browsers call good is 0.1.
+            assert page.evaluate("window.moved") < 0.02, (path, width)
+
+
 def test_a_first_visit_loads_little(page: Any) -> None:
     page.goto("/")
     page.wait_for_selector("#charts[data-drawn]")
@@ -287,6 +346,33 @@ def test_a_workflow_s_graph_follows_its_steps_and_leads_to_them(page: Any, shop:
     expect(page.locator("h1")).to_contain_text("sums")
     page.goto(f"/workflows/{w.id}")
     expect(page.locator("tbody tr")).to_have_count(2)
+
+
+def test_the_list_of_workflows_moves_leads_on_and_acts(page: Any, shop: Shop) -> None:
+    fail, add = shop.app.remote("fail"), shop.app.remote("add")
+    with shop.app.workflow("listed") as w:
+        first = w.add(add.using(delay=4).bind(1, 2), name="first")
+        w.add(fail.bind("no"), on_success=first)
+    page.goto("/workflows")
+    row = page.locator(f"[id='workflow-{w.id}']")
+    expect(row.locator(".state").first).to_have_text("running")
+    expect(row.locator(".state").first).to_have_text("failed", timeout=20_000)
+    expect(row).to_contain_text("2 of 2")
+    page.click(".tabs >> text=failed")
+    row.get_by_role("button", name="Resubmit what failed").click()
+    expect(page.locator(".note")).to_contain_text("1 resubmitted")
+    expect(page).to_have_url(re.compile(r"/workflows\?state=failed$"))
+    with shop.app.workflow("waits") as later:
+        later.add(add.using(delay=3600).bind(1, 2))
+    page.goto("/workflows?state=running")
+    page.locator(f"[id='workflow-{later.id}']").get_by_role("button", name="Cancel").click()
+    page.click("#confirm-yes")
+    expect(page.locator(".note")).to_contain_text("1 cancelled")
+    page.goto("/workflows")
+    page.click(f"[id='workflow-{later.id}'] th a")
+    expect(page.locator("h1")).to_contain_text("waits")
+    page.click(".crumbs a")
+    expect(page.locator("h1")).to_have_text("Workflows")
 
 
 def test_a_failed_workflow_is_resubmitted_by_its_button(page: Any, shop: Shop) -> None:

@@ -132,13 +132,19 @@ def _let_the_clock_jump() -> None:
 
 
 def main() -> int:
-    """What ``skedulr-master`` does, as a variant; or, no variant, with a ``jumping_clock``."""
+    """What ``skedulr-master`` does, as a variant; or, no variant, with a ``jumping_clock``, or
+    ``hurried``: where children die one after the other, the next one comes soon all the same."""
     from gevent import monkey
 
     monkey.patch_all()
     name: str | None = sys.argv[1]
     if name == "jumping_clock":
         _let_the_clock_jump()
+        name = None
+    if name == "hurried":
+        from skedulr.pools import children
+
+        children.LONGEST_PAUSE_S = 0.1
         name = None
     from skedulr.launch import run
 

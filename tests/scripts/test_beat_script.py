@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from lead_driver import Leads
 
+from skedulr.lead import REIGN_FIELDS, Reign, reign_of
+
+
+def reign(leads: Leads) -> Reign:
+    """Who leads now."""
+    fields = leads.runner.call("HMGET", leads.store.space.leader, *REIGN_FIELDS)
+    found = reign_of(fields, 0)
+    assert found is not None
+    return found
+
 
 def test_the_first_to_come_leads_and_the_next_hears_who_does(leads: Leads) -> None:
     first = leads.beat("n1")
@@ -13,6 +23,7 @@ def test_the_first_to_come_leads_and_the_next_hears_who_does(leads: Leads) -> No
     assert 0 < second.left_ms <= 5000
     assert leads.state() == {"leader": {
         b"node": b"n1", b"term": b"1", b"until": b"%d" % (first.now_ms + 5000),
+        b"since": b"%d" % first.now_ms, b"how": b"first",
     }}
 
 
@@ -28,14 +39,17 @@ def test_a_lead_that_ran_out_is_taken_under_the_next_term(leads: Leads) -> None:
     leads.time_is_over()
     taken = leads.beat("n2")
     assert (taken.leader, taken.term) == ("n2", 2)
+    assert reign(leads) == ("n2", 2, taken.now_ms / 1000, "node n1 was not heard of any more")
     late = leads.beat("n1", known_term=1)
     assert (late.leader, late.term) == ("n2", 2)
 
 
 def test_a_leader_that_comes_late_and_finds_nobody_goes_on_as_the_same(leads: Leads) -> None:
     leads.beat("n1")
+    since = reign(leads)
     leads.time_is_over()
     assert leads.beat("n1", known_term=1)[1:4] == (1, 5000, "n1")
+    assert reign(leads) == since
 
 
 def test_who_does_not_want_to_lead_takes_nothing_and_renews_nothing(leads: Leads) -> None:
@@ -52,6 +66,24 @@ def test_the_term_grows_also_where_redis_forgot_it(leads: Leads) -> None:
     leads.beat("n1")
     leads.runner.call("FLUSHALL")
     assert leads.beat("n2", known_term=7).term == 8
+    assert reign(leads)[3] == "Redis had lost who led before"
+
+
+def test_it_is_kept_since_when_a_node_leads_and_why_it_could(leads: Leads) -> None:
+    first = leads.beat("n1")
+    leads.beat("n1", known_term=1)
+    assert reign(leads) == ("n1", 1, first.now_ms / 1000, "nobody had led before")
+    leads.resign("n1", 1)
+    second = leads.beat("n2")
+    assert reign(leads) == (
+        "n2", 2, second.now_ms / 1000, "node n1 stopped and let go of it"
+    )
+    assert b"left" not in leads.state()["leader"]
+
+
+def test_a_lead_that_an_older_release_took_has_no_reason() -> None:
+    assert reign_of([b"n1", b"4", b"9000", None, None], 8000) == ("n1", 4, None, "")
+    assert reign_of([b"n1", b"4", b"9000", b"1", b"first"], 9000) is None
 
 
 def test_a_clock_that_was_set_back_keeps_the_lead_for_nobody(leads: Leads) -> None:

@@ -8,7 +8,7 @@ from lead_driver import Leads
 def test_after_it_the_lead_is_free_and_the_term_is_kept(leads: Leads) -> None:
     leads.beat("n1")
     assert leads.resign("n1", 1)
-    assert leads.state() == {"leader": {b"term": b"1"}}
+    assert leads.state() == {"leader": {b"term": b"1", b"left": b"n1"}}
     assert leads.beat("n2")[1:4] == (2, 5000, "n2")
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -106,6 +108,25 @@ def test_no_command_at_all_shows_the_help_and_is_a_usage_error(cli: Cli) -> None
     assert "usage: skedulr COMMAND" in outcome.err
 
 
+def test_help_is_a_command_as_well(cli: Cli) -> None:
+    assert cli.ok("help").out == cli.ok("--help").out
+    assert cli.ok("help", "dead", "purge").out == cli.ok("dead", "purge", "--help").out
+
+
+def test_defaults_are_told_in_one_way() -> None:
+    helps = [action.help or "" for group in GROUPS for command in group.commands
+             for action in actions_of(command)]
+    assert sum("(default: " in one for one in helps) > 10
+    for one in helps:
+        assert not re.search(r"\([\d.,]+\)$", one), one
+
+
+def actions_of(command: Any) -> list[argparse.Action]:
+    parser = argparse.ArgumentParser()
+    command.add(parser)
+    return parser._actions
+
+
 def test_version_is_the_packages(cli: Cli) -> None:
     assert cli.ok("--version").out == f"skedulr {__version__}\n"
 
@@ -134,6 +155,30 @@ def test_help_loads_neither_redis_nor_gevent() -> None:
     (("submit", "x", "--delay", "-1"),
      "skedulr submit: argument --delay: '-1' is not a number of seconds, 0 or more; "
      "see skedulr submit --help"),
+    (("submit", "x", "--priority", "1000"),
+     "skedulr submit: --priority 1000 is not usable: a whole number from -100 to 100"),
+    (("submit", "x", "--unique", "for_ever"),
+     "skedulr submit: --unique 'for_ever' is not usable: 'until_done', 'until_start' or a window "
+     "in seconds"),
+    (("submit", "x", "ann@example.com"),
+     "skedulr submit: 'ann@example.com' is one argument too many: a task's own go into "
+     """--args '["ann@example.com"]'; see skedulr submit --help"""),
+    (("submit", "x", "--args", "ann"),
+     "skedulr submit: --args is not JSON: Expecting value: line 1 column 1 (char 0); got ann; "
+     """write it as in --args '["two", 2]'"""),
+    (("schedules", "preview", "0", "9", "*", "*", "1"),
+     "skedulr schedules preview: '9' is one argument too many: put the cron line in quotes; "
+     "see skedulr schedules preview --help"),
+    (("schedules", "preview", "0 9 * * *", "--count", "0"),
+     "skedulr schedules preview: --count 0 is not usable: 1 to 1,000"),
+    (("limits", "set", "crawl"),
+     "skedulr limits set: what is the limit to be? --concurrency N, or --rate N --per SECONDS"),
+    (("limits", "set", "crawl", "--rate", "x"),
+     "skedulr limits set: argument --rate: 'x' is not a number; see skedulr limits set --help"),
+    (("bench", "speed"), "skedulr bench: there is no part 'speed' (known: delayed, drain, latency, "
+                         "memory, submit)"),
+    (("dead",), "skedulr dead: the following arguments are required: COMMAND; "
+                "see skedulr dead --help"),
     (("stats", "--namespace", "a b"),
      "skedulr stats: flag --namespace: 'a b' can not be used; "
      "it takes 1 to 64 letters, digits, '_', '.' or '-'"),

@@ -129,7 +129,7 @@ def test_a_time_without_an_offset_is_refused(cli: Cli, when: str) -> None:
     (("--pool", "a/b"), "pool name 'a/b' is not usable"),
     (("--id", "-x y"), "not usable"),
     (("--unique", "forever"), "'until_done', 'until_start' or a window in seconds"),
-    (("--on-duplicate", "ignore"), "on_duplicate='ignore' is not usable"),
+    (("--on-duplicate", "ignore"), "--on-duplicate 'ignore' is not usable"),
     (("--jsonl", "missing.jsonl"), "--jsonl missing.jsonl: No such file or directory"),
     (("--jsonl", "."), "--jsonl .: Is a directory"),
     (("--jsonl", "-", "--args", "[]"), "--args belongs to one call"),
@@ -383,8 +383,8 @@ def test_a_search_that_finds_little_stops_and_can_go_on(
 
 @pytest.mark.parametrize(("arguments", "expected"), [
     (("--state", "deed"), "no state is called 'deed' (did you mean 'dead'?)"),
-    (("--limit", "0"), "limit=0 is not usable: 1 to 500"),
-    (("--cursor", "7"), "cursor='7' is not one that this list gave"),
+    (("--limit", "0"), "--limit 0 is not usable: 1 to 500"),
+    (("--cursor", "7"), "--cursor '7' is not one that this list gave"),
     (("--pool", "a b"), "pool name 'a b' is not usable"),
 ])
 def test_list_refuses_what_it_can_not_use(

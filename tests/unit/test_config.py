@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from skedulr.config import (
     DEFAULT_URL,
+    HEADINGS,
     SETTINGS,
     Config,
     PoolSpec,
@@ -670,3 +671,8 @@ def test_importing_config_loads_nothing_that_patching_must_precede() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_flag_stands_under_one_heading_of_the_help() -> None:
+    placed = [name for _, names in HEADINGS for name in names]
+    assert sorted(placed) == sorted(one.name for one in SETTINGS if one.name != "modules")

@@ -195,6 +195,9 @@ def test_what_nobody_was_there_to_tell_is_healthy(ward: Ward) -> None:
     assert ward.examine() == []
     live(ward, since_s=5)  # it has just begun to
     assert ward.examine() == []
+    live(ward, since_s=3600)
+    ward.call("ZADD", "outbox", 2 ** 52, "s told1")  # as an import does that is not through
+    assert ward.examine() == []
 
 
 def test_edges_that_an_earlier_release_wrote_out_in_full_are_edges(ward: Ward) -> None:

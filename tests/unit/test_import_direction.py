@@ -22,18 +22,18 @@ PACKAGE = Path(skedulr.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__", "cli", "launch"),
     ("pools", "ui", "contrib", "integrations", "testing", "bench"),
-    ("app", "schedule_methods"),
+    ("app", "schedule_methods", "otel"),
     ("client", "bulk", "prepare", "committer", "waiting", "workflows",
      "schedule_client", "schedule_records", "schedule_store", "delivery", "flows",
-     "spreading", "doctor", "findings", "rounds", "held", "ties"),
-    ("transports", "storage", "streams",
+     "spreading", "workflow_list", "importer", "doctor", "findings", "rounds", "held", "ties"),
+    ("exporter", "transports", "storage", "streams",
      "store", "queries", "lists", "views", "counts", "tasks", "options", "middleware",
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "signatures", "defaults",
-     "dependencies", "limit_store", "figures", "measures", "lead", "tuning"),
+     "dependencies", "limit_store", "figures", "measures", "metrics", "lead", "tuning"),
     ("wire", "wire_errors", "whereabouts", "addresses", "sentinels", "cluster", "redis_scripts",
      "keys", "message", "payload", "retries", "limiting", "uids", "context",
-     "logs", "servercheck", "acl", "statistics", "codecs"),
+     "logs", "servercheck", "acl", "statistics", "codecs", "kept", "transfer"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.

@@ -13,8 +13,9 @@ from skedulr import launch
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--preload", "--reload"], "--preload loads code once, --reload again and again: give one"),
     (["--pools", "events=8:stream"], "there is no transport 'stream'"),
+    (["--codec", "sign:no_such_file"], "the keys in no_such_file can not be read: No such file"),
     (["--pool", "default=4"], "there is no option --pool (did you mean '--pools'?); see"),
-], ids=["preload and reload", "transport", "flag"])
+], ids=["preload and reload", "transport", "keys", "flag"])
 def test_settings_that_can_not_be_are_refused(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert launch.run(arguments) == 2

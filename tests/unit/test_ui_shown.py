@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skedulr.kept import Kept
 from skedulr.ui import samples, shown
 from skedulr.ui.plain import dump, parse, plain, pretty
-from skedulr.ui.samples import Ended, Kept
+from skedulr.ui.samples import Ended
 
 
 @pytest.mark.parametrize(("seconds", "text"), [

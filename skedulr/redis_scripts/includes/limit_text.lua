@@ -8,6 +8,9 @@
 
 -- The name of the set, its limit keys, the fair key or nil; of no limits nil, {}, and that.
 local function limits_of(text)
+  -- Mostly there is one limit, and nothing behind it.
+  local only = string.match(text, 'l:([^/%s]+)$')
+  if only then return only, {only}, nil end
   local keys, named = {}, string.match(text, 'l:(%S+)')
   local fair = string.match(text, 'f:(%S+)')
   if not named then return nil, keys, fair end

@@ -23,6 +23,7 @@
 -- A late start moves the ones after it by nothing, if it is no later than this, ms: the rate is
 -- kept on the average, and no window has more than its tokens and the burst.
 local LATE = 50
+local RATED = string.byte('r')
 
 -- The keys by name.
 local function limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases, parked,
@@ -32,92 +33,141 @@ local function limiting_of(ready, suspects, info, wake, meta, limits, slots, rat
           queues = queues, turns = turns}
 end
 
--- What is known of limit keys in this call, read once. `now` is needed where rates are.
+-- What is known of limit keys in this call, read once: `lines` by key, what each limit is by its id.
+-- A line is {key, limit (false where nobody can read it), and field, count of a concurrency or spent
+-- of a rate}. `now` is needed where rates are.
 local function new_book(k, now)
-  return {k = k, now = now, definitions = {}, counts = {}, spent = {}, changed = {}, armed = {}}
+  return {k = k, now = now, limits = {}, lines = {}, changed = {}, armed = {}}
 end
 
--- Read what is not known yet of these keys.
+-- Read what limits are, by their ids.
+local function learn_limits(book, ids)
+  local k = book.k
+  if #ids == 0 then return end
+  for i, text in ipairs(redis.call('HMGET', k.limits, unpack(ids))) do
+    book.limits[ids[i]] = definition_of(text) or false
+  end
+end
+
+-- Of concurrency keys: how many hold them.
+local function learn_counts(book, lines, fields)
+  local k = book.k
+  if #lines == 0 then return end
+  for i, count in ipairs(redis.call('HMGET', k.slots, unpack(fields))) do
+    lines[i].count = tonumber(count or 0)
+  end
+end
+
+-- Of rate keys: up to when their tokens are spent.
+local function learn_spent(book, lines, keys)
+  local k = book.k
+  if #lines == 0 or redis.call('EXISTS', k.rates) == 0 then return end
+  for i, score in ipairs(redis.call('ZMSCORE', k.rates, unpack(keys))) do
+    local line, spent = lines[i], tonumber(score or 0)
+    local d = line.limit
+    local latest = d and book.now + d.burst * d.every
+    -- Spent up to a time that is too far off: the rate was lower, or the clock was set back.
+    if latest and spent > latest then
+      spent = latest
+      redis.call('ZADD', k.rates, string.format('%.17g', latest), line.key)
+    end
+    line.spent = spent
+  end
+end
+
+-- Read what is not known yet of these keys: what c begins with is counted, r has a rate.
 local function learn(book, keys)
-  local new, ids, fields = {}, {}, {}
+  local known, ids, owners, new = book.lines, {}, {}, {}
+  local counted, fields, rated, rates = {}, {}, {}, {}
   for _, key in ipairs(keys) do
-    if book.counts[key] == nil then
-      book.counts[key] = 0
-      new[#new + 1], ids[#ids + 1], fields[#fields + 1] = key, string.match(key, '^[^.]+'), '#' .. key
+    if not known[key] then
+      local id, line = string.sub(key, 1, (string.find(key, '.', 1, true) or 0) - 1), {key = key}
+      known[key] = line
+      new[#new + 1], owners[#new + 1] = line, id
+      if book.limits[id] == nil then
+        book.limits[id] = false
+        ids[#ids + 1] = id
+      end
+      if string.byte(key) == RATED then
+        line.spent = 0
+        rated[#rated + 1], rates[#rated + 1] = line, key
+      else
+        line.field = '#' .. key
+        counted[#counted + 1], fields[#counted + 1] = line, line.field
+      end
     end
   end
   if #new == 0 then return end
-  local k = book.k
-  local texts, counts = redis.call('HMGET', k.limits, unpack(ids)),
-    redis.call('HMGET', k.slots, unpack(fields))
-  local rates = redis.call('EXISTS', k.rates) == 1 and redis.call('ZMSCORE', k.rates, unpack(new))
-  for i, key in ipairs(new) do
-    book.definitions[key] = definition_of(texts[i])
-    book.counts[key] = tonumber(counts[i] or 0)
-    book.spent[key] = tonumber(rates and rates[i] or 0)
-    local d = book.definitions[key]
-    local latest = d and d.every and book.now + d.burst * d.every
-    -- Spent up to a time that is too far off: the rate was lower, or the clock was set back.
-    if latest and book.spent[key] > latest then
-      book.spent[key] = latest
-      redis.call('ZADD', k.rates, string.format('%.17g', latest), key)
-    end
+  learn_limits(book, ids)
+  for i, line in ipairs(new) do
+    local d = book.limits[owners[i]]
+    -- A definition of the other kind is none.
+    line.limit = d and (d.every ~= nil) == (line.spent ~= nil) and d
   end
+  learn_counts(book, counted, fields)
+  learn_spent(book, rated, rates)
 end
 
 -- How many more may run now. A key without a definition that can be read limits nothing.
-local function room_of(book, key)
-  local d = book.definitions[key]
+local function room_of(book, line)
+  local d = line.limit
   if not d then return 1000000 end
-  if d.most then return d.most - book.counts[key] end
-  return math.floor((book.now - math.max(book.spent[key], book.now)) / d.every + d.burst)
+  if d.most then return d.most - line.count end
+  return math.floor((book.now - math.max(line.spent, book.now)) / d.every + d.burst)
 end
 
--- When the next token of a rate key is there, ms.
-local function next_token(book, key)
-  local d = book.definitions[key]
-  return math.ceil(book.spent[key] - (d.burst - 1) * d.every)
+-- When the next token of a rate is there, ms.
+local function next_token(line)
+  return math.ceil(line.spent - (line.limit.burst - 1) * line.limit.every)
 end
 
--- The first key that refuses a task; `ahead`: it would wait in memory first, which is for limits
--- that are far from full: what waits there keeps others from running.
-local function refusing(book, keys, ahead)
-  for _, key in ipairs(keys) do
-    if room_of(book, key) < 1 then return key end
+-- The first key that refuses a task, or true where it is to stay in ready: `ahead`, it would wait in
+-- memory first, which is for limits that are far from full: what waits there keeps others from
+-- running.
+local function refusing(book, lines, ahead)
+  local stays = nil
+  for _, line in ipairs(lines) do
+    local d = line.limit
+    if d and d.most then
+      if line.count >= d.most then return line.key end
+      if ahead and (line.count + 1) * 2 > d.most then stays = true end
+    elseif d then
+      if room_of(book, line) < 1 then return line.key end
+      stays = stays or ahead
+    end
   end
-  for _, key in ipairs(keys) do
-    local d = book.definitions[key]
-    if ahead and d and not (d.most and (book.counts[key] + 1) * 2 <= d.most) then return key, true end
-  end
+  return nil, stays
 end
 
 -- A task is claimed: take a slot or a token of each of its keys; returns what slots holds for it.
-local function take_slots(book, keys)
-  local held = {}
-  for _, key in ipairs(keys) do
-    local d = book.definitions[key]
+local function take_slots(book, lines)
+  local held = ''
+  for _, line in ipairs(lines) do
+    local d = line.limit
     if d and d.every then
       local late = math.max(0, math.min(LATE, d.every - 1))
-      local spent = book.spent[key]
-      book.spent[key] = (spent >= book.now - late and spent or book.now) + d.every
+      local spent = line.spent
+      line.spent = (spent >= book.now - late and spent or book.now) + d.every
     elseif d then
-      book.counts[key] = book.counts[key] + 1
-      held[#held + 1] = key
+      line.count = line.count + 1
+      held = held == '' and line.key or held .. ' ' .. line.key
     end
-    if not book.changed[key] then book.changed[#book.changed + 1], book.changed[key] = key, true end
+    if not line.changed then
+      line.changed = true
+      book.changed[#book.changed + 1] = line
+    end
   end
-  return table.concat(held, ' ')
+  return held
 end
 
 -- Write down what slots and tokens were taken.
 local function close_book(book, holders)
   local k, fields, spent = book.k, holders, {}
-  for _, key in ipairs(book.changed) do
-    local d = book.definitions[key]
-    if d and d.every then
-      spent[#spent + 1], spent[#spent + 2] = string.format('%.17g', book.spent[key]), key
-    elseif d then
-      fields[#fields + 1], fields[#fields + 2] = '#' .. key, whole(book.counts[key])
+  for _, line in ipairs(book.changed) do
+    if line.limit and line.spent then
+      spent[#spent + 1], spent[#spent + 2] = string.format('%.17g', line.spent), line.key
+    elseif line.limit then
+      fields[#fields + 1], fields[#fields + 2] = line.field, whole(line.count)
     end
   end
   if #fields > 0 then redis.call('HSET', k.slots, unpack(fields)) end
@@ -189,9 +239,9 @@ end
 
 -- Note when the next token of a rate key comes, if any set waits for it.
 local function arm(book, key)
-  local k, d = book.k, book.definitions[key]
-  if not (d and d.every) or not first_wait(k, key) then return end
-  redis.call('ZADD', k.releases, whole(math.max(next_token(book, key), book.now + 1)), key)
+  local k, line = book.k, book.lines[key]
+  if not (line.limit and line.spent) or not first_wait(k, key) then return end
+  redis.call('ZADD', k.releases, whole(math.max(next_token(line), book.now + 1)), key)
   book.armed[1] = key
 end
 
@@ -208,12 +258,13 @@ end
 -- Let out up to `count` tasks that wait for a key, as far as it has room; how many were.
 local function let_out(book, key, count)
   local k, out = book.k, 0
-  learn(book, {key})
-  for _ = 1, math.min(count, room_of(book, key), 500) do
+  if not book.lines[key] then learn(book, {key}) end
+  local room = room_of(book, book.lines[key])
+  for _ = 1, math.min(count, room, 500) do
     if not let_one_out(k, key) then return out end
     out = out + 1
   end
-  if room_of(book, key) < 1 then arm(book, key) end
+  if room < 1 then arm(book, key) end
   return out
 end
 
@@ -229,31 +280,45 @@ local function fire_releases(k, now)
   return out
 end
 
--- These are not claimed any more: their slots are free. Where `passing`, the next ones come out;
--- not for those that go back to ready, since they are the next ones.
-local function free_slots(k, ids, passing)
-  if #ids == 0 or redis.call('EXISTS', k.slots) == 0 then return end
-  local freed, fields, gone = {}, {}, {}
+-- Of `ids` take away what slots holds for them: the keys that were held, and how often each.
+local function give_slots(k, ids)
+  local keys, fields, freed, gone = {}, {}, {}, {}
   for i, text in ipairs(redis.call('HMGET', k.slots, unpack(ids))) do
     if text then
       gone[#gone + 1] = ids[i]
       for key in string.gmatch(text, '%S+') do
         if not freed[key] then
           freed[key] = 0
-          fields[#fields + 1] = key
+          keys[#keys + 1], fields[#keys + 1] = key, '#' .. key
         end
         freed[key] = freed[key] + 1
       end
     end
   end
-  if #gone == 0 then return end
-  for _, key in ipairs(fields) do
-    if redis.call('HINCRBY', k.slots, '#' .. key, -freed[key]) <= 0 then gone[#gone + 1] = '#' .. key end
+  if #gone == 0 then return keys, freed end
+  local left = {}
+  for i, count in ipairs(redis.call('HMGET', k.slots, unpack(fields))) do
+    local rest = tonumber(count or 0) - freed[keys[i]]
+    if rest > 0 then
+      left[#left + 1], left[#left + 2] = fields[i], whole(rest)
+    else
+      gone[#gone + 1] = fields[i]
+    end
   end
   redis.call('HDEL', k.slots, unpack(gone))
-  if not passing or redis.call('EXISTS', k.queues) == 0 then return end
+  if #left > 0 then redis.call('HSET', k.slots, unpack(left)) end
+  return keys, freed
+end
+
+-- These are not claimed any more: their slots are free. Where `passing`, the next ones come out;
+-- not for those that go back to ready, since they are the next ones.
+local function free_slots(k, ids, passing)
+  if #ids == 0 or redis.call('EXISTS', k.slots) == 0 then return end
+  local keys, freed = give_slots(k, ids)
+  if #keys == 0 or not passing or redis.call('EXISTS', k.queues) == 0 then return end
   local book, out = new_book(k, 0), 0
-  for _, key in ipairs(fields) do out = out + let_out(book, key, freed[key]) end
+  learn(book, keys)
+  for _, key in ipairs(keys) do out = out + let_out(book, key, freed[key]) end
   if out > 0 then wake_one(k.wake, k.meta) end
 end
 

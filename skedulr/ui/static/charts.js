@@ -1,4 +1,4 @@
-// The overview's charts: what ended each minute, and how long it ran.
+// The overview's charts: what ended each minute, how long it waited, and how long it ran.
 
 (() => {
   "use strict";
@@ -7,8 +7,11 @@
   const root = document.body.dataset.root;
   const pool = document.getElementById("chart-pool");
   const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const places = { rate: document.getElementById("plot-rate"), time: document.getElementById("plot-time") };
-  let span = "60m", plots = {}, drawn = 0;
+  const places = {};
+  for (const name of ["rate", "wait", "run"]) places[name] = document.getElementById(`plot-${name}`);
+  const buttons = [...box.querySelectorAll("[data-span]")];
+  let span = buttons.find((each) => each.getAttribute("aria-pressed") === "true").dataset.span;
+  let plots = {}, drawn = 0, loadedAt = 0;
 
   const ms = (value) =>
     value === null || value === undefined ? "—"
@@ -42,8 +45,8 @@
     label, stroke: ink(colour), fill: ink(colour), width: 0, points: { show: false },
     paths: uPlot.paths.bars({ size: [0.72, 40], align: -1 }), value: (plot, raw) => value(raw),
   });
-  const line = (label, colour, value) => ({
-    label, stroke: ink(colour), width: 2, spanGaps: true, points: { show: true, size: 4, fill: ink(colour) },
+  const line = (label, colour, value, size = 4) => ({
+    label, stroke: ink(colour), width: size ? 2 : 1.4, spanGaps: true, points: { show: size > 0, size, fill: ink(colour) },
     value: (plot, raw) => value(raw),
   });
 
@@ -51,18 +54,39 @@
   const draw = (history) => {
     const data = {
       // The dead are part of what ended, drawn over it.
-      rate: [history.t, history.succeeded.map((n, i) => (n === null ? null : n + history.dead[i])), history.dead],
-      time: [history.t, history.run_p50_ms.map(positive), history.run_p95_ms.map(positive)],
+      rate: [history.t, history.succeeded.map((n, i) => (n === null ? null : n + history.dead[i])), history.dead, history.submitted],
+      wait: [history.t, history.wait_p50_ms.map(positive), history.wait_p95_ms.map(positive)],
+      run: [history.t, history.run_p50_ms.map(positive), history.run_p95_ms.map(positive)],
     };
+    const times = (place) => options(place, decades, [line("p50", "--accent", ms), line("p95", "--warn", ms)], ms);
     const make = {
-      rate: () => options(places.rate, fromZero, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond)], (n) => (n >= 10 ? n : +n.toFixed(2))),
-      time: () => options(places.time, decades, [line("p50", "--accent", ms), line("p95", "--warn", ms)], ms),
+      rate: () => options(places.rate, fromZero, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond), line("came", "--soft", perSecond, 0)], (n) => (n >= 10 ? n : +n.toFixed(2))),
+      wait: () => times(places.wait), run: () => times(places.run),
     };
     for (const name of Object.keys(data)) {
       if (plots[name]) plots[name].setData(data[name]);
       else plots[name] = new uPlot(make[name](), data[name], places[name]);
     }
     box.dataset.drawn = String(++drawn);
+  };
+
+  // The same as it is now, in words.
+  const seconds = (s) => (s === null ? "—" : s === 0 ? "0 s" : ms(1000 * s));
+  const tell = (history) => {
+    const pools = Object.values(history.now);
+    const sum = (of) => pools.reduce((all, each) => (each[of] === null ? all : (all ?? 0) + each[of]), null);
+    const most = (of) => pools.reduce((all, each) => (each[of] === null ? all : Math.max(all ?? 0, each[of])), null);
+    const parts = [
+      ["over 10 s", perSecond(sum("throughput_10s"))], ["over 5 min", perSecond(sum("throughput_5m"))],
+      ["come", perSecond(sum("arrival_rate"))], ["could do", perSecond(sum("capacity"))],
+      ["predicted wait", seconds(most("predicted_wait"))],
+    ];
+    const told = parts.flatMap(([name, text]) => {
+      const number = document.createElement("b");
+      number.textContent = text;
+      return [`${name} `, number, " · "];
+    });
+    document.getElementById("chart-now").replaceChildren(...told.slice(0, -1));
   };
   const forget = () => {
     for (const plot of Object.values(plots)) plot.destroy();
@@ -73,19 +97,37 @@
     const query = new URLSearchParams({ span, ...(pool.value ? { pool: pool.value } : {}) });
     try {
       const answer = await fetch(`${root}/api/history?${query}`, { credentials: "same-origin" });
-      if (answer.ok) draw(await answer.json());
+      if (answer.ok) {
+        const history = await answer.json();
+        loadedAt = performance.now();
+        draw(history);
+        tell(history);
+      }
     } catch { /* the next time */ }
   };
 
-  box.hidden = false;
-  pool.addEventListener("change", load);
-  for (const button of box.querySelectorAll("[data-span]")) {
+  // What is shown is in the address, so that it can be shared and comes back.
+  const choose = () => {
+    const query = new URLSearchParams({ ...(pool.value ? { pool: pool.value } : {}), ...(span === "24h" ? { span } : {}) });
+    window.history.replaceState(null, "", `${location.pathname}${String(query) ? `?${query}` : ""}`);
+    load();
+  };
+  pool.addEventListener("change", choose);
+  for (const button of buttons) {
     button.addEventListener("click", () => {
       span = button.dataset.span;
-      for (const each of box.querySelectorAll("[data-span]")) each.setAttribute("aria-pressed", String(each === button));
-      load();
+      for (const each of buttons) each.setAttribute("aria-pressed", String(each === button));
+      choose();
     });
   }
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-chart]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    pool.value = link.dataset.chart;
+    choose();
+    box.scrollIntoView({ block: "nearest" });
+  });
   document.addEventListener("skedulr:theme", () => { forget(); load(); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forget(); load(); });
   new ResizeObserver(() => {
@@ -93,6 +135,8 @@
       if (places[name].clientWidth) plot.setSize({ width: places[name].clientWidth, height: 180 });
     }
   }).observe(box);
-  setInterval(load, 10000);
+  // News are drawn as they come, though not more often than anything is counted anew.
+  document.addEventListener("skedulr:stats", () => { if (performance.now() - loadedAt > 5000) load(); });
+  setInterval(() => { if (performance.now() - loadedAt > 9000) load(); }, 10000);
   load();
 })();

@@ -101,7 +101,6 @@
     });
     all("details", live()).forEach((each, i) => { if (open.has(i)) each.open = open.get(i); });
     if (at) mark(document.getElementById(at));
-    dress();
     tell();
   };
   const tick = () => {
@@ -235,6 +234,34 @@
     event.target.setAttribute("aria-invalid", String(!right));
   });
 
+  // Completions of a search: of its last word, and fetched once somebody searches.
+
+  const KINDS = ["error:", "tag:", "key:", "name:", "worker:"];
+  let terms = null;
+  const complete = (input) => {
+    const list = one("#terms"), head = input.value.match(/^(?:(?:[^\s"]|"[^"]*")*\s+)*/)[0];
+    if (!list || list.dataset.head === head) return;
+    list.dataset.head = head;
+    list.replaceChildren(...[...KINDS, ...(terms || [])].map((term) => {
+      const option = document.createElement("option");
+      option.value = head + term;
+      return option;
+    }));
+  };
+  document.addEventListener("focusin", async (event) => {
+    if (!event.target.matches("[data-terms]") || terms) return;
+    terms = [];
+    try {
+      const answer = await fetch(event.target.dataset.terms, { credentials: "same-origin" });
+      if (answer.ok) terms = await answer.json();
+    } catch { /* the kinds are offered all the same */ }
+    delete one("#terms").dataset.head;
+    complete(event.target);
+  });
+  document.addEventListener("input", (event) => {
+    if (event.target.matches("[data-terms]")) complete(event.target);
+  });
+
   // A cron line's next times, as it is typed: the page that the form leads to, its answer taken over.
   let asked = 0;
   document.addEventListener("input", (event) => {
@@ -263,12 +290,6 @@
     document.dispatchEvent(new Event("skedulr:theme"));
   };
 
-  // Buttons that do something only with this script.
-  const dress = () => {
-    for (const button of all("#theme, #help, #pick-all, .copy")) button.hidden = false;
-  };
-
-  dress();
   tell();
   one("#theme")?.addEventListener("click", theme);
   one("#help")?.addEventListener("click", keys["?"]);

@@ -1,5 +1,6 @@
-// Before the first paint: the colours that were chosen here last time.
+// Before the first paint: the colours that were chosen here last time, and that scripts run.
 (() => {
+  document.documentElement.classList.add("js");
   try {
     const chosen = localStorage.getItem("skedulr-theme");
     if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;

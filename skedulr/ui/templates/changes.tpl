@@ -6,7 +6,7 @@
 % elif not changes.value:
 <div class="empty"><p><b>Nothing was changed yet.</b></p><p>Whoever pauses, cancels, resubmits, submits or removes something here is noted, with the time and the address.</p></div>
 % else:
-<section><div class="scroll"><table><thead><tr><th class="n">When<th>Who<th>From<th>What<th>Of what</tr></thead><tbody>
+<section><div class="scroll" tabindex="0" role="group" aria-label="Changes"><table><thead><tr><th class="n">When<th>Who<th>From<th>What<th>Of what</tr></thead><tbody>
 % for change in changes.value:
 <tr><td class="n">{{!s.moment(change["at"], now)}}<td>{{change["who"]}}<td><code>{{change["where"]}}</code><td><b>{{change["what"]}}</b><td class="wrap">{{change["target"]}}</tr>
 % end

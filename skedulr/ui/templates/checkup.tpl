@@ -19,7 +19,7 @@
 % end
 <p class="quiet">Examined {{!s.moment(one["started_at"], now)}} by {{one["by"]}}.</p>
 % if one["findings"]:
-<div class="scroll"><table><thead><tr><th>Pool<th>Kind<th>About<th>What</tr></thead><tbody>
+<div class="scroll" tabindex="0" role="group" aria-label="What was found"><table><thead><tr><th>Pool<th>Kind<th>About<th>What</tr></thead><tbody>
 % for found in one["findings"]:
 <tr><td>{{found["pool"] or s.NOTHING}}<td>{{found["kind"]}}<th scope="row"><code>{{s.brief(found["uid"], 80)}}</code><td>{{s.brief(found["text"], 300)}}</tr>
 % end

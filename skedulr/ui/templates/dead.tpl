@@ -18,6 +18,13 @@
 % if total > seen:
 <p class="quiet">Grouped from the newest {{s.count(seen)}} of {{s.count(total)}}.</p>
 % end
+% if may_change:
+<form method="post" action="{{link('/do/tasks')}}" class="row whole">
+<input type="hidden" name="token" value="{{token}}"><input type="hidden" name="back" value="{{here}}"><input type="hidden" name="all" value="1"><input type="hidden" name="state" value="dead"><input type="hidden" name="pool" value="{{pool}}">
+<span class="quiet">{{s.count(total)}} dead {{"in pool " + pool if pool else "in all pools"}}:</span>
+<button name="action" value="resubmit" data-confirm="Resubmit all {{s.count(total)}} dead tasks {{'of pool ' + pool if pool else 'of every pool'}}?">Resubmit everything</button><button name="action" value="remove" class="danger" data-confirm="Remove all {{s.count(total)}} dead tasks {{'of pool ' + pool if pool else 'of every pool'}} for good?">Remove everything</button>
+</form>
+% end
 <section><div class="scroll"><table class="dead" data-rows>
 <thead><tr><th>Task and error<th class="n">Dead<th class="wide">Last 24 hours<th class="n">Newest<th>Pools<th><span class="hidden">Actions</span></tr></thead>
 <tbody>
@@ -33,7 +40,7 @@
     <form method="post" action="{{link('/do/tasks')}}" class="row">
       <input type="hidden" name="token" value="{{token}}"><input type="hidden" name="back" value="{{here}}"><input type="hidden" name="all" value="1">
       <input type="hidden" name="state" value="dead"><input type="hidden" name="name" value="{{group.name}}"><input type="hidden" name="query" value="{{query}}"><input type="hidden" name="pool" value="{{pool}}">
-      <button name="action" value="resubmit">Resubmit all</button><button name="action" value="remove" class="danger" data-confirm="Remove all dead {{s.brief(group.name, 60)}} with {{s.brief(group.error or 'no error', 60)}} for good?">Remove all</button>
+      <button name="action" value="resubmit" data-confirm="Resubmit all dead {{s.brief(group.name, 60)}} with {{s.brief(group.error or 'no error', 60)}}?">Resubmit all</button><button name="action" value="remove" class="danger" data-confirm="Remove all dead {{s.brief(group.name, 60)}} with {{s.brief(group.error or 'no error', 60)}} for good?">Remove all</button>
     </form>
 % end
 </tr>

@@ -32,12 +32,13 @@
   </nav>
   <form class="find" role="search" action="{{link('/tasks')}}" method="get">
     <label class="hidden" for="find">Search tasks</label>
-    <input id="find" type="search" name="query" placeholder="Search tasks" autocomplete="off" maxlength="300">
+    <input id="find" type="search" name="query" placeholder="Search tasks" autocomplete="off" maxlength="300" list="terms" data-terms="{{link('/terms')}}">
+    <datalist id="terms"></datalist>
     <kbd aria-hidden="true">/</kbd>
   </form>
   <span id="stream" class="stream" role="status" title="Updates need JavaScript"><i></i><span>static</span></span>
-  <button type="button" class="icon" id="theme" title="Light, dark, or as the system" aria-label="Change the colours" hidden>◐</button>
-  <button type="button" class="icon" id="help" title="Keyboard (?)" aria-label="Keyboard shortcuts" hidden>?</button>
+  <button type="button" class="icon" id="theme" title="Light, dark, or as the system" aria-label="Change the colours">◐</button>
+  <button type="button" class="icon" id="help" title="Keyboard (?)" aria-label="Keyboard shortcuts">?</button>
 % if caller.name:
   <form method="post" action="{{link('/logout')}}" class="who"><span>{{caller.name}}{{'' if may_change else ' (viewer)'}}</span>\\
 % if has_users:

@@ -17,7 +17,7 @@
   <span class="state warn">drained</span>
 % end
   </h2>
-  <p class="quiet">pid {{node.get("pid")}}, Skedulr {{node.get("version")}}, started {{!s.moment(node.get("started_at"), now)}}, last word {{!s.moment(node.get("beat_at"), now)}}</p>
+  <p class="quiet">pid {{node.get("pid")}}, Skedulr {{node.get("version")}}, started {{!s.moment(node.get("started_at"), now)}}{{', ' + '%.1f' % node["free_cores"] + ' cores free' if node.get("free_cores") is not None else ''}}{{', ' + '%.0f' % (100 * node["free_memory"]) + ' % of memory free' if node.get("free_memory") is not None else ''}}, last word {{!s.moment(node.get("beat_at"), now)}}</p>
 % if may_change and not node["silent"]:
   <form method="post" action="{{link('/do/nodes/' + str(node.get('id')) + ('/undrain' if node.get('drained') else '/drain'))}}">
   <input type="hidden" name="token" value="{{token}}"><input type="hidden" name="back" value="{{here}}">
@@ -29,11 +29,11 @@
   </form>
 % end
   </div>
-  <div class="scroll"><table>
-  <thead><tr><th>Pool<th class="n">Process<th class="n">Busy<th class="n">Workers<th class="wide">Load<th class="n">Hub lag<th class="n">Memory</tr></thead>
+  <div class="scroll" tabindex="0" role="group" aria-label="Processes of {{node.get("id")}}"><table>
+  <thead><tr><th>Pool<th class="n">Process<th class="n">Busy<th class="n">Workers<th class="wide">Load<th class="n" title="Of one core, lately">CPU<th class="n">Hub lag<th class="n">Memory<th class="n" title="Open sockets: to Redis, and what the tasks opened">Connections</tr></thead>
   <tbody>
 % for child in node["children"]:
-  <tr><th scope="row">{{child.get("pool")}}<td class="n">{{child.get("pid")}}<td class="n">{{child.get("busy")}}<td class="n">{{child.get("workers")}}<td class="wide"><meter min="0" max="{{max(1, child.get('workers') or 1)}}" value="{{child.get('busy') or 0}}">{{child.get("busy")}}</meter><td class="n">{{s.millis(child.get("lag_ms"))}}<td class="n">{{s.size(child.get("rss"))}}</tr>
+  <tr><th scope="row">{{child.get("pool")}}<td class="n">{{child.get("pid")}}<td class="n">{{child.get("busy")}}<td class="n">{{child.get("workers")}}<td class="wide"><meter min="0" max="{{max(1, child.get('workers') or 1)}}" value="{{child.get('busy') or 0}}">{{child.get("busy")}}</meter><td class="n">{{'%.0f %%' % (100 * child["cpu"]) if child.get("cpu") is not None else s.NOTHING}}<td class="n">{{s.millis(child.get("lag_ms"))}}<td class="n">{{s.size(child.get("rss"))}}<td class="n">{{s.count(child.get("sockets"))}}</tr>
 % end
   </tbody></table></div>
 % mine = [task for task in (running.value or []) if str(task.get("worker") or "").startswith(str(node.get("id")) + ".")]
@@ -52,14 +52,28 @@
 </section>
 % end
 % end
-% if decisions.value:
-<section>
-  <h2>Sizes of tuned pools</h2>
-  <div class="scroll"><table><thead><tr><th>When<th>Pool<th>What<th class="n">Workers<th>Why</tr></thead><tbody>
+<section id="decisions">
+  <h2>Leader and tuning</h2>
+% if lead.trouble:
+% include("trouble.tpl", trouble=lead.trouble)
+% elif lead.value is None:
+  <p>No node leads now. Tuning and cluster-wide hooks rest; everything else goes on.</p>
+% else:
+  <p>Node <code>{{lead.value["node"]}}</code> leads{{!' since ' + s.moment(lead.value["since"], now) if lead.value["since"] else ''}} (term {{lead.value["term"]}}){{': ' + lead.value["why"] if lead.value["why"] else ''}}.</p>
+% end
+% if decisions.trouble:
+% include("trouble.tpl", trouble=decisions.trouble)
+% elif not decisions.value:
+  <p class="quiet">It has sized no pool yet: pools given as <code>NAME=MIN..MAX</code> are tuned.</p>
+% else:
+  <div class="scroll" tabindex="0" role="group" aria-label="Decisions"><table><thead><tr><th>When<th>Pool<th>What<th class="n">Workers<th>Why</tr></thead><tbody>
 % for one in decisions.value:
   <tr><td>{{!s.moment(one.get("at"), now)}}<th scope="row">{{one.get("pool")}}<td>{{one.get("kind")}}<td class="n">{{one.get("from")}} to {{one.get("to")}}<td>{{s.brief(one.get("why"), 300)}}</tr>
 % end
   </tbody></table></div>
-</section>
+% if len(decisions.value) == shown_decisions < 200:
+  <p><a href="{{link('/nodes', decisions=200)}}#decisions">All that are kept</a></p>
 % end
+% end
+</section>
 </div>

@@ -45,7 +45,7 @@
 <div class="columns">
 <section><h2>Where the server's time goes</h2>
 % if v.commands:
-<div class="scroll"><table><thead><tr><th>Command<th class="n">Calls<th class="n">Mean<th class="n">Together</tr></thead><tbody>
+<div class="scroll" tabindex="0" role="group" aria-label="Commands"><table><thead><tr><th>Command<th class="n">Calls<th class="n">Mean<th class="n">Together</tr></thead><tbody>
 % for name, calls, mean_us in v.commands:
 <tr><th scope="row"><code>{{name}}</code><td class="n">{{s.count(calls)}}<td class="n">{{s.duration(mean_us / 1e6)}}<td class="n">{{s.duration(mean_us * calls / 1e6)}}</tr>
 % end
@@ -56,7 +56,7 @@
 </section>
 <section><h2>Slow log</h2>
 % if v.slow:
-<div class="scroll"><table><thead><tr><th class="n">When<th class="n">Took<th>What</tr></thead><tbody>
+<div class="scroll" tabindex="0" role="group" aria-label="Slow log"><table><thead><tr><th class="n">When<th class="n">Took<th>What</tr></thead><tbody>
 % for one in v.slow:
 <tr><td class="n">{{!s.moment(one.at_s, now)}}<td class="n">{{s.duration(one.took_s)}}<td><code>{{one.what}}</code></tr>
 % end

@@ -4,7 +4,7 @@
 <div class="head">
   <div><p class="crumbs"><a href="{{link('/tasks')}}">Tasks</a> / <a href="{{link('/tasks', pool=task['pool'])}}">{{task["pool"]}}</a></p>
   <h1>{{task.get("name") or "Unreadable"}} <span class="state {{task["state"]}}">{{task["state"]}}</span></h1>
-  <p><code class="id">{{task["id"]}}</code> <button type="button" class="quiet copy" data-copy="{{task["id"]}}" hidden>Copy</button></p></div>
+  <p><code class="id">{{task["id"]}}</code> <button type="button" class="quiet copy scripted" data-copy="{{task["id"]}}">Copy</button></p></div>
 % if may_change:
   <form method="post" action="{{link('/do/tasks')}}" class="row">
     <input type="hidden" name="token" value="{{token}}"><input type="hidden" name="back" value="{{here}}"><input type="hidden" name="ids" value="{{task["id"]}}">
@@ -60,6 +60,13 @@
 % if task.get("workflow"):
   <div><dt>Workflow<dd><a href="{{link('/workflows/' + task['workflow'])}}">{{task["workflow"]}}</a></div>
 % end
+% if task.get("depends_on"):
+  <div><dt>{{"Waits for" if task["state"] == "waiting" else "Waited for"}}<dd>
+% for parent in task["depends_on"][:20]:
+<a href="{{link('/tasks/' + parent)}}"><code>{{parent.partition("/")[2]}}</code></a>
+% end
+{{"and %d more" % (len(task["depends_on"]) - 20) if len(task["depends_on"]) > 20 else ""}}</div>
+% end
 % if task.get("key"):
   <div><dt>Key<dd>{{s.brief(task["key"])}}</div>
 % end
@@ -107,11 +114,13 @@
 % else:
 <ol class="line">
   <li><span class="dot"></span><b>submitted</b> {{!s.moment(task.get("submitted_at"), now)}}
+% before = task.get("submitted_at")
 % for one in attempts.value:
   <li class="{{one["state"]}}"><span class="dot"></span><b>{{one["state"]}}</b> {{!s.moment(one["finished_at"], now)}}
 % if one["attempt"]:
-   <small>attempt {{one["attempt"]}}{{', ran ' + s.duration(one["finished_at"] - one["started_at"]) if one["started_at"] and one["finished_at"] else ''}}</small>
+   <small>attempt {{one["attempt"]}}{{', waited ' + s.duration(one["started_at"] - before) if one["started_at"] and before and one["started_at"] >= before else ''}}{{', ran ' + s.duration(one["finished_at"] - one["started_at"]) if one["started_at"] and one["finished_at"] else ''}}</small>
 % end
+% before = one["finished_at"] or before
 % if one["worker"]:
    <small>on <code>{{one["worker"]}}</code></small>
 % end

@@ -21,8 +21,7 @@
   <option value="{{one}}"></option>
 % end
   </datalist>
-  <label class="grow">Text <input name="query" type="search" id="query" value="{{query}}" maxlength="300" autocomplete="off" list="facets" placeholder="text in arguments or errors, tag:… key:… error:… worker:…"></label>
-  <datalist id="facets"><option value="error:"></option><option value="tag:"></option><option value="key:"></option><option value="worker:"></option><option value="name:"></option></datalist>
+  <label class="grow">Text <input name="query" type="search" id="query" value="{{query}}" maxlength="300" autocomplete="off" list="terms" data-terms="{{link('/terms')}}" placeholder="text in arguments or errors, tag:… key:… error:… worker:…"></label>
   <button class="main">Filter</button>
 % if state or pool or name or query:
   <a class="button quiet" href="{{link('/tasks')}}">Clear</a>
@@ -63,7 +62,7 @@
 <div class="scroll"><table class="tasks" data-rows>
 <thead><tr>
 % if may_change:
-<th><input type="checkbox" id="pick-all" aria-label="Select all rows" hidden>
+<th><input type="checkbox" id="pick-all" class="scripted" aria-label="Select all rows">
 % end
 <th>Task<th>State<th>Arguments<th>Pool<th class="n">Attempt<th class="n">Submitted<th class="n">{{'Due' if state == 'scheduled' else 'Started'}}<th class="n">Took<th>Error</tr></thead>
 <tbody>

@@ -2,9 +2,9 @@
 % open = workflow["state"] in ("starting", "running")
 <div id="live"{{!' data-every="1"' if open else ''}}>
 <div class="head">
-  <div><p class="crumbs"><a href="{{link('/tasks')}}">Tasks</a> / Workflow</p>
+  <div><p class="crumbs"><a href="{{link('/workflows')}}">Workflows</a> / {{workflow["id"].partition("/")[0]}}</p>
   <h1>{{workflow["name"]}} <span class="state {{s.workflow_colour(workflow["state"])}}">{{workflow["state"]}}</span></h1>
-  <p><code class="id">{{workflow["id"]}}</code> <button type="button" class="quiet copy" data-copy="{{workflow["id"]}}" hidden>Copy</button></p></div>
+  <p><code class="id">{{workflow["id"]}}</code> <button type="button" class="quiet copy scripted" data-copy="{{workflow["id"]}}">Copy</button></p></div>
 % if may_change:
   <form method="post" action="{{link('/do/workflows/' + workflow['id'])}}" class="row">
     <input type="hidden" name="token" value="{{token}}"><input type="hidden" name="back" value="{{here}}">
