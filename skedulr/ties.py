@@ -2,11 +2,11 @@
 parents find them, and the outbox from which they are told.
 
 What is under way between two scripts of delivery.py is no fault. All the while a child is being
-tied, "a <child>" or "t <child>" is in its pool's outbox, or (a step of a workflow) the task that stands for the
-workflow has a body; all the while the end of a parent is being told, that is in the outbox of the
-parent's pool. A child is read first, then what stands for its workflow, then its parents, then the
-child again: one that reads the same both times was tied to them before they were looked at, and
-told of whatever their outboxes do not hold any more.
+tied, "a <child>" or "t <child>" is in its pool's outbox, or (a step of a workflow) the task that
+stands for the workflow has a body; all the while the end of a parent is being told, that is in the
+outbox of the parent's pool. A child is read first, then what stands for its workflow, then its
+parents, then the child again: one that reads the same both times was tied to them before they were
+looked at, and told of whatever their outboxes do not hold any more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -519,7 +519,8 @@ def _judge_item(item: bytes, ahead_ms: float, *, served: bool) -> Iterator[tuple
     if found is None:
         yield "outbox-unreadable", f"nobody can tell what is to be told: {item[:60]!r}"
         return
-    what = "what it waits for is not asked" if item[:1] in b"at" else "what waits for it is not told"
+    asks = item[:1] in b"at"
+    what = "what it waits for is not asked" if asks else "what waits for it is not told"
     if ahead_ms > FURTHEST_ITEM_MS:
         yield ("outbox-too-late", f"{what} for another {ahead_ms / 3_600_000:,.0f} hours: was the "
                "server's clock set back?")
