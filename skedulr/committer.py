@@ -25,11 +25,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from . import message
+from . import message, transports
 from .errors import SkedulrError, StorageUnavailable
-from .storage import ALREADY, BATCH, STORED, TAKEN, Storage, Submission
+from .storage import ALREADY, BATCH, STORED, TAKEN, Submission
+from .store import Store
 from .wire import NotAnswered, Wire, WireError
 
 log = logging.getLogger("skedulr.client")
@@ -102,7 +103,7 @@ class Committer:
     tells in errors which server that is."""
 
     def __init__(
-        self, *, store: Storage, wire: Wire, timeout_s: float, capacity: int = 0,
+        self, *, store: Store, wire: Wire, timeout_s: float, capacity: int = 0,
         wait_replicas: int = 0, announce: Callable[[Wire], None] = lambda wire: None,
         at: Callable[[], str] = str,
     ) -> None:
@@ -216,7 +217,7 @@ class Committer:
                 try:
                     self._commit(batch)
                 except Exception as error:
-                    if not isinstance(error, RedisError):
+                    if not isinstance(error, (RedisError, SkedulrError)):
                         log.exception("a batch of submits failed")
                     for parcel in batch:
                         parcel.answer(None, _refused(error))
@@ -295,9 +296,14 @@ class Committer:
     def _send(self, batch: list[Parcel]) -> None:
         """One call; each parcel gets its part of the answer."""
         submissions = [one for parcel in batch for one in parcel.submissions]
-        verdicts, holders = self._store.submit(
-            self._wire, submissions, self._capacity, self._replaced
-        )
+        try:
+            verdicts, holders = self._store.submit(
+                self._wire, submissions, self._capacity, self._replaced
+            )
+        except ResponseError as error:
+            verdicts, holders = transports.elsewhere(self._store, error).submit(
+                self._wire, submissions, self._capacity, self._replaced
+            )
         if self._wait_replicas and (STORED in verdicts or ALREADY in verdicts):
             self._replicate(batch, repeated=ALREADY in verdicts)
         at, remaining = 0, iter(holders)
@@ -378,6 +384,8 @@ def _in_time(batch: list[Parcel], problem: WireError, ahead_s: float = 0.0) -> l
 
 def _refused(error: Exception) -> SkedulrError:
     """For what Redis can not do now or later: a script's fault, a user without the right to it."""
+    if isinstance(error, SkedulrError):
+        return error
     failure = SkedulrError(f"the submit failed: {error}")
     failure.__cause__ = error
     return failure
