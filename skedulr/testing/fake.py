@@ -45,13 +45,13 @@ class FakeWire(SharedWire):
 def _keep_compiled(socket: Any) -> None:
     """Have scripts compiled once. fakeredis does it at every call, and tidies up after each, which
     takes longer than what most scripts do; a version that is built otherwise stays as it is."""
-    server, runtime_of = getattr(socket, "_server", None), getattr(
-        socket, "_get_server_runtime", None
-    )
-    runtime = None if server is None or runtime_of is None else runtime_of(server)
-    if runtime is not None and runtime is getattr(server, "_lua_runtime", None) and (
-        not isinstance(runtime, _Compiled)
-    ):
+    server: Any = getattr(socket, "_server", None)
+    runtime_of = getattr(socket, "_get_server_runtime", None)
+    if server is None or runtime_of is None:
+        return
+    runtime = runtime_of(server)
+    # Where it is kept elsewhere, or not at all, there is nothing to put in its place.
+    if runtime is getattr(server, "_lua_runtime", None) and not isinstance(runtime, _Compiled):
         server._lua_runtime = _Compiled(runtime)
 
 
