@@ -32,7 +32,7 @@ _IMPORTS = 2**20
 
 _WHY = {
     TAKEN: "its unique key is held by another task",
-    PRIORITY: f"it has a priority or a limit, and of this pool {NO_PRIORITY}",
+    PRIORITY: f"it has a limit, and the pool can have none: {NO_PRIORITY}",
     "n": "its state can not be read",
     "i": "its id is not usable",
 }
@@ -68,7 +68,7 @@ class Importer:
         self._directory = Directory(self._space)
         self._tie_at = _LATER
         self.counts = dict.fromkeys((*_COUNTED.values(), "already", "left_out"), 0)
-        #: Pools that are paused now, as they were where the file was made.
+        #: Pools that were paused by it, as they were where the file was made.
         self.paused: list[str] = []
         #: Pools with tasks that are still to be tied.
         self._tying: set[str] = set()
@@ -138,7 +138,9 @@ class Importer:
             return
         now_ms = now_of(self._wire.call("TIME"))
         self._wire.call("HSETNX", self._space.pools, keys.pool, now_ms)
-        if batch[-1]["paused"]:
+        # One that is at work here is not stopped for what was done elsewhere.
+        empty = not self._wire.call("EXISTS", keys.tasks, keys.records)
+        if batch[-1]["paused"] and empty:
             Store(keys).pause(self._wire, True)
             self.paused.append(keys.pool)
 

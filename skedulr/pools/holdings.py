@@ -33,6 +33,9 @@ class Holdings:
         #: While a claim is under way: cancels heard meanwhile of tasks that it may bring. Redis
         #: took them as those of running tasks, and its answer was made before and names them not.
         self.heard: set[bytes] | None = None
+        #: Claims that are under way, by number. Whoever pops one decides what it brought: the
+        #: fetcher that reads of it, or the heart, if the hub is silent.
+        self.under_way: dict[int, bool] = {}
         #: Whether pending tasks wait for a renewal to tell that they are still ours.
         self.in_doubt = False
         #: When the oldest claim since the last renewal was sent, monotonic seconds.

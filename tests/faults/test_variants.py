@@ -67,12 +67,14 @@ def the_reply_of_a_claim_is_lost(world: World, variant: str | None) -> History:
     node = world.node("node", variant=variant, proxied=True)
     world.sampling()
     with broken(variant):
-        # Not one of the claims that find nothing, which a node makes when it starts.
-        trap = world.trap(node, "claim", "drop_reply", when=lambda: world.queued() > 0)
-    uid = world.submit("hold", 0.1)
+        # Not one of the claims that find nothing: there is work once it comes by.
+        submitted: list[str] = []
+        trap = world.trap(
+            node, "claim", "drop_reply", act=lambda: submitted.append(world.submit("hold", 0.1))
+        )
     wait_until(lambda: trap.sprung, what="a claim went through")
     try:
-        world.effect("began", uid, timeout=WAIT_S + 2)
+        world.effect("began", submitted[0], timeout=WAIT_S + 2)
     except AssertionError:
         return world.look()  # the samples tell how it waits
     return world.settle()

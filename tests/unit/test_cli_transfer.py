@@ -153,16 +153,31 @@ def test_a_pool_in_streams_goes_through_and_back(
     cli.ok("import", "x.jsonl", "--namespace", "copy")
     entries = [fields[b"t"] for _, fields in server.client.xrange(COPY.stream)]
     assert entries == [b"n0", b"n1", b"n2", b"n3", b"n4"]
-    # Into sorted sets, and what has a priority not into a stream.
+    # Into sorted sets, and what has a limit not into a stream.
     cli.ok("import", "x.jsonl", "--namespace", "plain")
     assert server.client.zcard(PoolKeys("plain", "default").ready) == 5
     skedulr.Skedulr(url=server.url, namespace="first").submit_call(
-        app.remote("work", id="urgent", priority=5).bind())
+        app.remote("work", id="limited", limit=Limit(concurrency=1)).bind())
     cli.ok("export", "first.jsonl", "--namespace", "first")
     refused = cli("import", "first.jsonl", "--namespace", "copy")
     assert refused.status == 1
-    assert "left out: default/urgent: it has a priority or a limit" in refused.err
+    assert "left out: default/limited: it has a limit, and the pool can have none" in refused.err
     assert cli("doctor", "--namespace", "copy").lines == ["nothing is broken"]
+
+
+def test_a_pool_that_was_paused_is_paused_where_it_is_empty_and_not_where_it_is_at_work(
+    cli: Cli, app: skedulr.Skedulr
+) -> None:
+    put(app, "a")
+    put(app, "b", pool="other")
+    app.pause("default")
+    cli.ok("export", "x.msgpack")
+    cli.submit("work", "--namespace", "copy")
+    assert cli.ok("import", "x.msgpack", "--namespace", "copy", "--json").json["paused"] == []
+    made = cli("import", "x.msgpack", "--namespace", "new")
+    assert made.err == "paused, as they were: default; skedulr resume lets them go\n"
+    assert {one["name"]: one["paused"] for one in cli.ok(
+        "pools", "--namespace", "new", "--json").json["items"]} == {"default": True, "other": False}
 
 
 def test_limits_that_were_set_are_set_and_those_known_stay(
