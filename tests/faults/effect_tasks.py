@@ -71,6 +71,18 @@ def hold(seconds: float) -> str:
     return note("ended")
 
 
+@task(name="keyed")
+def keyed(key: str, seconds: float) -> str:
+    """Waits, under limits that whoever submits it gives it for a key."""
+    note("began")
+    try:
+        time.sleep(seconds)
+    except BaseException:
+        note("interrupted")
+        raise
+    return note("ended")
+
+
 @task(name="gate")
 def gate(file: str) -> str:
     """Waits until a file is there; a relative path is in the node's own folder."""
