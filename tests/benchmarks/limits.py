@@ -85,6 +85,10 @@ class Bench:
             time.sleep(0.01)
         raise SystemExit("tasks do not end")
 
+    def server_cpu_s(self) -> float:
+        """CPU seconds of the server so far, to the nanosecond where the kernel says so."""
+        return cpu_s(psutil.Process(self.rig.server.pid))
+
     def parked(self) -> int:
         count: int = self.client.zcard(KEYS.parked)
         return count
@@ -102,11 +106,11 @@ def drained(bench: Bench, name: str, task: str) -> None:
     with bench.master() as master:
         bench.warm_up()
         bench.call(f"app.fill({task!r}, {count})")
-        began, servers = cpu_s(master), bench.rig.server_cpu_s()
+        began, servers = cpu_s(master), bench.server_cpu_s()
         bench.call("skedulr.resume('default')")
         bench.rig.must_start(count)
         bench.wait_settled()
-        servers, masters = bench.rig.server_cpu_s() - servers, cpu_s(master) - began
+        servers, masters = bench.server_cpu_s() - servers, cpu_s(master) - began
     bench.figures.note(f"drain: {name}, tasks/s", meter.rate(bench.rig.meter))
     bench.figures.note(f"drain: {name}, us of server", 1e6 * servers / count)
     bench.figures.note(f"drain: {name}, us of master", 1e6 * masters / count)
@@ -122,10 +126,9 @@ def idle(bench: Bench, seconds: float = 15) -> None:
                 bench.wait_settled()
                 assert bench.parked() == 2 * keys
             time.sleep(3)
-            server = psutil.Process(bench.rig.server.pid)
-            began, servers = cpu_s(master), cpu_s(server)
+            began, servers = cpu_s(master), bench.server_cpu_s()
             time.sleep(seconds)
-            spent = {"master": cpu_s(master) - began, "server": cpu_s(server) - servers}
+            spent = {"master": cpu_s(master) - began, "server": bench.server_cpu_s() - servers}
             for who, used in spent.items():
                 bench.figures.note(f"idle: {name}, CPU of {who}, %", 100 * used / seconds)
             commands = rig.commands_sent(bench.rig.server.url, seconds) / seconds
@@ -183,19 +186,19 @@ def growth(bench: Bench) -> None:
         count = bench.scaled(count)
         with bench.master():
             bench.warm_up()
-            began = bench.rig.server_cpu_s()
+            began = bench.server_cpu_s()
             # A batch is refused at a claim, what follows is parked as it is submitted.
             bench.call(f"app.throttle(app.throttled, 1, {count + 1})")
             bench.rig.must_start(1)
             bench.wait_settled()
             assert bench.parked() == count
-            parked_at = bench.rig.server_cpu_s()
+            parked_at = bench.server_cpu_s()
             bench.figures.note(f"growth: {count:,}, us to park", 1e6 * (parked_at - began) / count)
             bench.call("skedulr.set_limit('throttled', rate=1_000_000, burst=1_000_000)")
             bench.rig.must_start(count + 1)
             bench.wait_settled()
             bench.figures.note(f"growth: {count:,}, us to let out and run",
-                               1e6 * (bench.rig.server_cpu_s() - parked_at) / count)
+                               1e6 * (bench.server_cpu_s() - parked_at) / count)
 
 
 PARTS = {one.__name__: one for one in (drain, idle, rate, wait, growth)}
