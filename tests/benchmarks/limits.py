@@ -186,16 +186,20 @@ def growth(bench: Bench) -> None:
         count = bench.scaled(count)
         with bench.master():
             bench.warm_up()
+            (bench.rig.folder / "go").unlink(missing_ok=True)
+            bench.call("app.blocker.submit()")
+            bench.rig.must_start(1)
+            bench.call("skedulr.set_limit('wide', concurrency=1)")
             began = bench.server_cpu_s()
             # A batch is refused at a claim, what follows is parked as it is submitted.
-            bench.call(f"app.throttle(app.throttled, 1, {count + 1})")
-            bench.rig.must_start(1)
-            bench.wait_settled()
-            assert bench.parked() == count
+            bench.call(f"skedulr.submit_many(app.wide.bind() for _ in range({count}))")
+            while bench.parked() < count:
+                time.sleep(0.01)
             parked_at = bench.server_cpu_s()
             bench.figures.note(f"growth: {count:,}, us to park", 1e6 * (parked_at - began) / count)
-            bench.call("skedulr.set_limit('throttled', rate=1_000_000, burst=1_000_000)")
+            bench.call("skedulr.reset_limit('wide')")
             bench.rig.must_start(count + 1)
+            (bench.rig.folder / "go").touch()
             bench.wait_settled()
             bench.figures.note(f"growth: {count:,}, us to let out and run",
                                1e6 * (bench.server_cpu_s() - parked_at) / count)
