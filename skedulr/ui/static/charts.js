@@ -60,7 +60,7 @@
     };
     const times = (place) => options(place, decades, [line("p50", "--accent", ms), line("p95", "--warn", ms)], ms);
     const make = {
-      rate: () => options(places.rate, fromZero, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond), line("came", "--soft", perSecond, 0)], (n) => (n >= 10 ? n : +n.toFixed(2))),
+      rate: () => options(places.rate, fromZero, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond), line("arrived", "--soft", perSecond, 0)], (n) => (n >= 10 ? n : +n.toFixed(2))),
       wait: () => times(places.wait), run: () => times(places.run),
     };
     for (const name of Object.keys(data)) {
@@ -78,7 +78,7 @@
     const most = (of) => pools.reduce((all, each) => (each[of] === null ? all : Math.max(all ?? 0, each[of])), null);
     const parts = [
       ["over 10 s", perSecond(sum("throughput_10s"))], ["over 5 min", perSecond(sum("throughput_5m"))],
-      ["come", perSecond(sum("arrival_rate"))], ["could do", perSecond(sum("capacity"))],
+      ["arriving", perSecond(sum("arrival_rate"))], ["could do", perSecond(sum("capacity"))],
       ["predicted wait", seconds(most("predicted_wait"))],
     ];
     const told = parts.flatMap(([name, text]) => {
