@@ -316,7 +316,7 @@ def shoot_all(page: Page, scheme: str, ids: dict[str, str], app: Skedulr) -> Non
     dead = app.client.page(state="dead", pool="critical", limit=200)["items"]
     newest = next(one["id"] for one in dead if one["name"] == "payments.charge_card")
     shoot(page, f"/tasks/{newest}", f"task-dead-{scheme}")
-    shoot(page, f"/tasks/{ids['running']}?stack=1", f"task-running-{scheme}")
+    shoot(page, f"/tasks/{ids['running']}", f"task-running-{scheme}")
     shoot(page, "/workflows", f"workflows-{scheme}")
     shoot(page, f"/workflows/{ids['workflow']}", f"workflow-{scheme}")
     shoot(page, "/dead", f"dead-{scheme}")

@@ -1,4 +1,4 @@
-"""Every change is in the list of changes: who, from where, what, of what. As the routes are, so that a
+"""Every change is in the list of changes: who, from where, what, of what. By the routes, so that a
 new one without its line is found."""
 
 from __future__ import annotations

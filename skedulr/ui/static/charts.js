@@ -71,7 +71,7 @@
   };
 
   // The same as it is now, in words.
-  const seconds = (s) => (s === null ? "—" : s === 0 ? "0 s" : ms(1000 * s));
+  const seconds = (s) => (s === null ? "—" : s === 0 ? "0 s" : s < 60 ? ms(1000 * s) : `${Math.round(s / 60)} min`);
   const tell = (history) => {
     const pools = Object.values(history.now);
     const sum = (of) => pools.reduce((all, each) => (each[of] === null ? all : (all ?? 0) + each[of]), null);
