@@ -62,7 +62,9 @@ from .limiting import Limit
 from .names import Directory, Published
 from .prepare import prepare
 from .storage import (
+    ALREADY,
     DUPLICATE,
+    ENDED,
     FULL,
     PRIORITY,
     STORED,
@@ -73,6 +75,7 @@ from .storage import (
 )
 from .store import Store
 from .tasks import Call, Task
+from .transports import kept_elsewhere, on_storage
 from .uids import Uids
 from .waiting import Listener, Watch
 from .whereabouts import Whereabouts
@@ -306,7 +309,7 @@ class Client:
     def _post(self, pool: str, submissions: list[Submission]) -> Parcel:
         return self._process().committer(pool).post(submissions)
 
-    def _tie(self, pool: str, parcel: Parcel) -> None:
+    def _tie(self, pool: str, parcel: Parcel, verdicts: str = STORED) -> None:
         """Tie tasks that were just stored to those they wait for. Where one of these is unknown,
         what waits for it is removed again: TaskNotFound.
 
@@ -315,10 +318,14 @@ class Client:
         children = [
             Child(pool, one.uid, 0, one.waits)
             for one, verdict in zip(parcel.submissions, parcel.wait(), strict=True)
-            if one.waits is not None and verdict == STORED
+            if one.waits is not None and verdict in verdicts
         ]
         if children:
-            lost = self._ask(lambda wire: self._attach(wire, children))
+            try:
+                lost = self._try(lambda wire: self._attach(wire, children), None)
+            except WireError as error:
+                # They are stored, and will be tied by a deliverer.
+                raise unavailable(error, at=self.config.at, maybe_submitted=True) from error
             for id, parent in lost.items():
                 raise TaskNotFound(
                     f"{id} was to wait for {parent}, which is unknown: never submitted, or its "
@@ -385,9 +392,10 @@ class Client:
         """Cancel a task; True if it was or will be, False once it had ended; TaskNotFound."""
         pool, uid = split_id(id)
         note = message.entry(message.CANCELLED, "", 0, 0, "cancelled before it started")
-        was = self._ask(
-            lambda wire: self._store(pool).cancel(wire, uid, note, self.space.control)
-        )
+        was = self._ask(lambda wire: on_storage(
+            self._store(pool),
+            lambda storage: storage.cancel(wire, uid, note, self.space.control),
+        ))
         if was == "unknown":
             raise _not_found(id)
         if was == "waiting":
@@ -512,9 +520,11 @@ class Client:
         """Pause or resume a pool, or (None) every pool there is; the pools for which that was a
         change. UnknownPool."""
         chosen = self._chosen_pools(pool)
-        return self.ask(
-            lambda wire: [one for one in chosen if self._store(one).pause(wire, paused)]
-        )
+
+        def pause(wire: Wire, one: str) -> bool:
+            return on_storage(self._store(one), lambda storage: storage.pause(wire, paused))
+
+        return self.ask(lambda wire: [one for one in chosen if pause(wire, one)])
 
     def limits(self, pool: str | None = None) -> list[dict[str, Any]]:
         """The limits of a pool, or (None) of all there are; UnknownPool."""
@@ -696,24 +706,39 @@ class Client:
             self.config.payload_limit + 400 * len(places),
         )
         held = Submission(uid, body, "0 - - A")
-        self._settle(pool, self._process().committer(pool).submit([held]), 0)
+        try:
+            self._settle(pool, self._process().committer(pool).submit([held]), 0)
+        except StorageUnavailable as error:
+            raise self._unstarted(error, maybe=False) from error
         if given and self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0]).record:
             return  # it has begun, and is the same: another one would have been a duplicate
+        asked = False
         try:
             self._store_steps(call for _, _, call in steps)
-            entry = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(places)})
+            entry, asked = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(places)}), True
             begun = self._ask(lambda wire: self._store(pool).begin(wire, "begin", uid, entry))
-            if begun == UNKNOWN:
-                raise StorageUnavailable(
-                    f"workflow {id} took too long to be stored, and was removed: nothing of it runs"
-                )
-        except BaseException:
-            if not given:
-                # Under an id of the user's another process may be storing the same workflow just
-                # now: what is unfinished after a minute goes by itself.
-                self._drop_workflow(id, body)
-            raise
-        self._ask(lambda wire: self._tell_deliverers(wire, [pool]))
+        except BaseException as error:
+            # Under an id of the user's another process may be storing the same workflow just now:
+            # what is unfinished after a minute goes by itself.
+            gone = None if given else self._drop_workflow(id, body)
+            if not isinstance(error, StorageUnavailable):
+                raise
+            if gone is not False:
+                raise self._unstarted(error, maybe=asked and not gone) from error
+            begun = ENDED  # it had begun, and that was not heard
+        if begun == UNKNOWN:
+            raise StorageUnavailable(
+                f"workflow {id} took too long to be stored, and was removed: nothing of it runs"
+            )
+        try:
+            self._ask(lambda wire: self._tell_deliverers(wire, [pool]))
+        except StorageUnavailable as error:
+            log.debug("the deliverers could not be told, and look by themselves: %s", error)
+
+    def _unstarted(self, error: StorageUnavailable, *, maybe: bool) -> StorageUnavailable:
+        """Why a workflow could not be started: whatever is stored of it, it runs only once it has
+        begun."""
+        return unavailable(error.__cause__ or error, at=self.config.at, maybe_submitted=maybe)
 
     def _store_steps(self, calls: Iterable[Call[Any]]) -> None:
         parcels: list[tuple[str, Parcel]] = []
@@ -725,16 +750,20 @@ class Client:
             pass
         # Only now: a step may wait for one that was stored after it.
         for pool, parcel in parcels:
-            self._tie(pool, parcel)
+            # Also those that were there: the reply of an earlier try was lost, or its process died
+            # before it had tied them, and nobody else ties what a workflow holds back.
+            self._tie(pool, parcel, STORED + ALREADY)
 
-    def _drop_workflow(self, id: str, body: bytes) -> None:
-        """Remove what is stored of it, if Redis answers; else a deliverer does that in time."""
+    def _drop_workflow(self, id: str, body: bytes) -> bool | None:
+        """Remove what is stored of it; False where it had begun. None where Redis does not answer:
+        a deliverer does it in time."""
         try:
-            self._ask(lambda wire: Delivery(self.config.namespace, wire).drop(
+            return self._ask(lambda wire: Delivery(self.config.namespace, wire).drop(
                 id, message.read_journal(body)
             ))
         except StorageUnavailable as error:
             log.warning("workflow %s could not be removed now: %s", id, error)
+            return None
 
     def workflow(
         self, id: str, *, most_steps: int = 500, among: Container[str] | None = None
@@ -888,6 +917,8 @@ class Client:
             left_s = None if deadline is None else max(1.0, deadline - time.monotonic())
             found = self._try(lambda wire: store.watch(wire, uid, channel), left_s)
             if found is False:
+                found = self._try(lambda wire: _look_elsewhere(wire, store, uid, channel), left_s)
+            if found is False:
                 raise _not_found(id)
             return found if isinstance(found, bytes) else None
 
@@ -1024,6 +1055,12 @@ def _warn_of_deadlock(ids: Iterable[str]) -> None:
             "nothing runs any more; submit it to another pool, or use depends_on",
             here.id, here.pool,
         )
+
+
+def _look_elsewhere(wire: Wire, store: Store, uid: str, channel: str) -> bytes | bool:
+    """As ``watch``, of a task that is not known in Redis: its pool may be kept somewhere else."""
+    other = kept_elsewhere(wire, store.keys)
+    return False if other is None else other.watch(wire, uid, channel)
 
 
 def _children_of(id: str, journal: bytes | None) -> list[str]:

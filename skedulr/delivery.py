@@ -15,7 +15,7 @@ next one does the rest, and what was done already changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import message, spreading
@@ -23,7 +23,8 @@ from .dependencies import Waits, read_waits
 from .errors import PayloadError
 from .keys import PoolKeys, SpaceKeys, split_id
 from .spreading import round_of
-from .store import BATCH, DUPLICATE, ENDED, MISSING, PENDING, Store, Submission
+from .storage import NO_PRIORITY
+from .store import BATCH, DUPLICATE, ENDED, MISSING, PENDING, PRIORITY, Store, Submission
 from .wire import Wire
 
 #: A workflow whose steps are not all stored after this long is dropped, ms.
@@ -40,9 +41,7 @@ _ENDS = {"d": "dead", "c": "cancelled", "e": "expired", "k": "skipped", "p": "re
 _EXHAUSTED = message.entry(
     message.SKIPPED, "", 0, 0, "all of the tasks succeeded of which one had to fail"
 )
-_AGAIN = message.entry(
-    message.RESUBMITTED, "", 0, 0, "a task it waits for was resubmitted"
-)
+_AGAIN = message.entry(message.RESUBMITTED, "", 0, 0, spreading.AGAIN)
 
 
 class Edge(NamedTuple):
@@ -128,9 +127,17 @@ class Delivery:
             if id not in lost:
                 lost[id] = parent
                 if skip_lost:
-                    news.add(edge._replace(place=0), _skipped(f"no task {parent} is known"))
+                    news.add(edge._replace(place=0), _unknown(parent))
         news.flush()
         return lost
+
+    def tie_again(self, edges: Sequence[tuple[str, Edge, bool]]) -> None:
+        """Tie children to some of their parents (id, edge, whether it may be missing), and tell
+        them of those that have ended, or are unknown. What was so already stays as it is."""
+        news = _News(self)
+        for parent, edge, _ in self._tie_all(edges, news):
+            news.add(edge._replace(place=0), _unknown(parent))
+        news.flush()
 
     def _tie_all(
         self, edges: Sequence[tuple[str, Edge, bool]], news: _News
@@ -181,7 +188,7 @@ class Delivery:
                 if record is None or home is not None:
                     yield one, home
                 else:
-                    news.add(one[1], entry)
+                    news.add(one[1], entry, None if entry is None else parent)
 
     # Telling
 
@@ -225,10 +232,10 @@ class Delivery:
         if not items:
             return 0, 0
         now_ms = int(float(score))
-        news, children, done = _News(self), [], []
+        news, children, reopened, done = _News(self), [], [], []
         for item, held in items:
             letter, uid = chr(item[0]), item[2:].decode()
-            if letter == "a":
+            if letter in "at":
                 child, finished = self._child(pool, uid, held, now_ms, news)
                 if child is not None:
                     children.append(child)
@@ -236,14 +243,19 @@ class Delivery:
                     continue
             elif letter == "m":
                 self._tell_of_move(pool, uid, held)
-            elif letter == "r":
-                self._reopen(pool, uid, held)
+            elif letter in "rR":
+                reopened.append((letter, uid, held))
             else:
                 entry = None if letter in "sw" else _skipped(f"{pool}/{uid} is {_ENDS[letter]}")
+                doubted = f"{pool}/{uid}" if letter in "dcek" else None
                 for edge in self._edges(pool, uid, held):
-                    news.add(edge, entry)
+                    news.add(edge, entry, doubted)
             done.append((item, score))
+        # Of one task both may be here: that it ended, and that this was taken back.
         news.flush()
+        for letter, uid, held in reopened:
+            if letter == "r" or not self._has_failed(f"{pool}/{uid}"):
+                self._reopen(pool, uid, held)
         if children:
             self.attach(children)
         if done:
@@ -286,11 +298,12 @@ class Delivery:
             return
         made = 0
         for batch in _by_size(spreading.children(uid, journal, items)):
-            if self._given_up(pool, uid):
-                # It was cancelled, and whoever did that saw only what was made by then.
-                self._cancel_children(pool, uid, made)
+            verdicts, _ = self._store(pool).submit(self._wire, batch, maker=uid)
+            if not verdicts:
+                break  # it was cancelled, or another process has made all of them
+            if PRIORITY in verdicts:
+                never(f"pool {pool!r} has no priorities and no limits: {NO_PRIORITY}")
                 return
-            verdicts, _ = self._store(pool).submit(self._wire, batch)
             if (odd := verdicts.find(DUPLICATE)) >= 0:
                 never(f"{pool}/{batch[odd].uid} is another task already: what it goes over has "
                       "changed since; submit the workflow anew")
@@ -300,9 +313,10 @@ class Delivery:
                 for at, one in enumerate(batch, made + 1)
             ]
             for parent, edge, _ in self._tie_all(edges, news):
-                news.add(edge._replace(place=0), _skipped(f"no task {parent} is known"))
+                news.add(edge._replace(place=0), _unknown(parent))
             made += len(batch)
         if self._given_up(pool, uid):
+            # Whoever cancels it cancels these, too, and may have died in the middle of that.
             self._cancel_children(pool, uid, made)
 
     def _list_in(self, source: str) -> list[Any] | None:
@@ -347,7 +361,7 @@ class Delivery:
         if store.begin(self._wire, "stop", uid) == ENDED:
             return False
         by_pool: dict[str, list[str]] = {}
-        for at, (_, where) in enumerate(journal.extras["steps"]):
+        for at, (_, where, *_) in enumerate(journal.extras["steps"]):
             by_pool.setdefault(where, []).append(f"{uid}.{at}")
         for where, uids in by_pool.items():
             for part in _parts(uids, BATCH):
@@ -364,16 +378,37 @@ class Delivery:
             news = _News(self)
             edges = [(home, edge, False) for edge in self._edges(pool, uid, first)]
             for parent, edge, _ in self._tie_all(edges, news):
-                news.add(edge, _skipped(f"no task {parent} is known"))
+                news.add(edge, _unknown(parent))
             news.flush()
 
     def _reopen(self, pool: str, uid: str, first: bytes) -> None:
         """A task was resubmitted: those that were skipped for it wait again."""
+        self._reopen_all(self._edges(pool, uid, first))
+
+    def _reopen_all(self, edges: Iterable[Edge]) -> None:
         by_pool: dict[str, set[str]] = {}
-        for edge in self._edges(pool, uid, first):
+        for edge in edges:
             by_pool.setdefault(edge.pool, set()).add(f"{edge.pool}/{edge.uid}")
         for where, ids in by_pool.items():
             self._open_again(where, sorted(ids), ("skipped",))
+
+    def _has_failed(self, id: str) -> bool:
+        """Whether a task has ended, and not well."""
+        return any(
+            record is not None and _outcome(id, record) is not None
+            for _, record in self._records([id])
+        )
+
+    def doubt(self, failed: Mapping[str, Sequence[Edge]]) -> None:
+        """Children were just told that these parents had failed. One may have been resubmitted
+        before that was told, and whoever was to open what is skipped for it found nothing skipped
+        yet: then it is to be done now."""
+        for parent, record in list(self._records(failed)):
+            if record is not None and _outcome(parent, record) is not None:
+                continue
+            pool, uid = split_id(parent)
+            if record is not None or self._wire.call("HEXISTS", self._store(pool).keys.tasks, uid):
+                self._reopen_all(failed[parent])
 
     def open_again(self, ids: Iterable[str]) -> int:
         """Have tasks that were cancelled or skipped wait again for what they waited for; how many
@@ -455,9 +490,13 @@ class _News:
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
         self._pools: dict[str, tuple[dict[bytes, int], list[tuple[str, str, int]]]] = {}
+        self._failed: dict[str, list[Edge]] = {}
 
-    def add(self, edge: Edge, entry: bytes | None) -> None:
-        """A child's parent succeeded (None), or did not, which the entry says."""
+    def add(self, edge: Edge, entry: bytes | None, parent: str | None = None) -> None:
+        """A child's parent succeeded (None), or did not, which the entry says. Where ``parent``
+        may come to something else yet, that is looked at when this was told."""
+        if parent is not None:
+            self._failed.setdefault(parent, []).append(edge)
         entries, edges = self._pools.setdefault(edge.pool, ({}, []))
         number = 0 if entry is None else entries.setdefault(entry, len(entries) + 1)
         edges.append((edge.uid, f"{edge.place},{edge.round}", number))
@@ -468,6 +507,9 @@ class _News:
         """Send what is left."""
         for pool in list(self._pools):
             self._flush(pool)
+        failed, self._failed = self._failed, {}
+        if failed:
+            self._delivery.doubt(failed)
 
     def _flush(self, pool: str) -> None:
         entries, edges = self._pools.pop(pool)
@@ -476,6 +518,10 @@ class _News:
 
 def _skipped(reason: str) -> bytes:
     return message.entry(message.SKIPPED, "", 0, 0, reason)
+
+
+def _unknown(parent: str) -> bytes:
+    return _skipped(f"no task {parent} is known")
 
 
 def _outcome(parent: str, record: bytes) -> bytes | None:

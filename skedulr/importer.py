@@ -7,7 +7,9 @@ nothing becomes of them, whatever their parents do (see delivery.py).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -30,9 +32,12 @@ _IMPORTS = 2**20
 
 _WHY = {
     TAKEN: "its unique key is held by another task",
-    PRIORITY: f"it has a priority or a limit, and of this pool {NO_PRIORITY}",
+    PRIORITY: f"it has a limit, and the pool can have none: {NO_PRIORITY}",
     "n": "its state can not be read",
+    "i": "its id is not usable",
 }
+#: Wider than what a submit takes: ids are made by Skedulr as well, of names and of numbers.
+_ID = re.compile(r"[^\s/,]{1,1000}")
 #: What is counted of each kind of line.
 _COUNTED = {"task": "tasks", "record": "records", "schedule": "schedules", "limit": "limits"}
 
@@ -63,7 +68,7 @@ class Importer:
         self._directory = Directory(self._space)
         self._tie_at = _LATER
         self.counts = dict.fromkeys((*_COUNTED.values(), "already", "left_out"), 0)
-        #: Pools that are paused now, as they were where the file was made.
+        #: Pools that were paused by it, as they were where the file was made.
         self.paused: list[str] = []
         #: Pools with tasks that are still to be tied.
         self._tying: set[str] = set()
@@ -133,7 +138,9 @@ class Importer:
             return
         now_ms = now_of(self._wire.call("TIME"))
         self._wire.call("HSETNX", self._space.pools, keys.pool, now_ms)
-        if batch[-1]["paused"]:
+        # One that is at work here is not stopped for what was done elsewhere.
+        empty = not self._wire.call("EXISTS", keys.tasks, keys.records)
+        if batch[-1]["paused"] and empty:
             Store(keys).pause(self._wire, True)
             self.paused.append(keys.pool)
 
@@ -184,9 +191,12 @@ class Importer:
 
     def _put_items(self, keys: PoolKeys, batch: Sequence[Line]) -> None:
         args: list[Any] = [self._mode, self._tie_at]
-        for line in batch:
+        # Somebody's hand made the others: nothing that is made of words would hold them.
+        usable = ["uid" not in line or bool(_ID.fullmatch(line["uid"])) for line in batch]
+        for line in compress(batch, usable):
             args += _item(line)
-        verdicts = self._run(keys, "restore", args)
+        stored = iter(self._run(keys, "restore", args))
+        verdicts = "".join(next(stored) if one else "i" for one in usable)
         if batch[0]["kind"] != "lock":
             self._count(keys, batch, verdicts, [line["uid"] for line in batch])
         if not self._dry and any(line.get("state") == "waiting" for line in batch):

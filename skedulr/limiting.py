@@ -10,12 +10,14 @@ Pure. A limit is known by its name and kind within a pool: tasks that name the s
 from __future__ import annotations
 
 import math
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from hashlib import blake2b
+from string import Formatter
 from typing import Any, NamedTuple, Never
 from urllib.parse import quote, unquote
 
@@ -176,6 +178,23 @@ def check_limits(option: str, value: Any) -> tuple[Limit, ...]:
 def limit_id(kind: str, name: str) -> str:
     """What Redis calls a limit within a pool."""
     return kind + _digest(name, 6)
+
+
+def names_in(key: str | None) -> set[str]:
+    """The arguments that a key formats, by name or position: ``"{to.host}/{0}"`` -> to, 0. None of
+    a key that can not be formatted."""
+    found: set[str] = set()
+    count = 0
+    try:
+        parts = list(Formatter().parse(key or ""))
+    except ValueError:
+        return found
+    for _, name, _, _ in parts:
+        if name is not None:
+            root = re.split(r"[.[]", name, maxsplit=1)[0]
+            found.add(root or str(count))
+            count += not root
+    return found
 
 
 def placing_of(limits: Iterable[Limit], task: str, fill: Callable[[str], str]) -> str:

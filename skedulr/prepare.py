@@ -48,7 +48,7 @@ def prepare(
                 when = "+0"  # due when it has waited: it expires from then on
             placing = f"{priority} {when} {lock} {waits.letters}"
             if "_workflow" in own:
-                placing += "w"
+                placing += "W" if own.keys() & {"_map", "_part"} else "w"
         elif priority or lock != "-" or when != "-":
             placing = f"{priority} {when} {lock}"
     if waits is None:
@@ -66,9 +66,11 @@ def prepare(
     return pool, Submission(uid, body, placing, waits)
 
 
-def _what_travels(call: Call[Any]) -> tuple[dict[str, Any], int, str, str]:
+def _what_travels(
+    call: Call[Any], limited: bool = True
+) -> tuple[dict[str, Any], int, str, str]:
     """The extras of a call but for what it waits for; and its placing, see ``_placing``, with the
-    limits behind the lock."""
+    limits behind the lock where ``limited``."""
     task = call.task
     extras = {name: value for name in _ALWAYS if (value := task.option(name)) is not None}
     extras |= options.extras_of(task.own)
@@ -80,7 +82,8 @@ def _what_travels(call: Call[Any]) -> tuple[dict[str, Any], int, str, str]:
     if task.unplaced:
         extras["unplaced"] = True
     priority, when, lock = _placing(task, call, extras.get("key"))
-    lock += _limits(call, extras)
+    if limited:
+        lock += _limits(call, extras)
     if priority or lock != "-":
         # A resubmit gives it the same place, the same lock and the same limits again.
         extras["placing"] = f"{priority} - {lock}"
@@ -90,7 +93,8 @@ def _what_travels(call: Call[Any]) -> tuple[dict[str, Any], int, str, str]:
 def _template(call: Call[Any], source: str | int) -> dict[str, Any]:
     """What a map step's envelope says of the tasks that it makes, one for each item of the result
     of ``source``; see spreading.py. ``previous`` stands where the item goes."""
-    extras, priority, when, lock = _what_travels(call)
+    by_item = _limits_by_item(call)
+    extras, priority, when, lock = _what_travels(call, limited=by_item is None)
     places: list[int | str] = [at for at, one in enumerate(call.args) if one is previous]
     places += [name for name, one in call.kwargs.items() if one is previous]
     plain = priority == 0 and when == lock == "-"
@@ -98,7 +102,28 @@ def _template(call: Call[Any], source: str | int) -> dict[str, Any]:
         "source": source, "at": places, "extras": extras,
         "args": [None if at in places else one for at, one in enumerate(call.args)],
         "kwargs": {at: None if at in places else one for at, one in call.kwargs.items()},
-        "placing": "" if plain else f"{priority} {when} {lock}",
+        "placing": "" if plain and not by_item else f"{priority} {when} {lock}",
+        **({"limits": by_item} if by_item else {}),
+    }
+
+
+def _limits_by_item(call: Call[Any]) -> dict[str, Any] | None:
+    """The limits of a call for each item of a list, where a key names the item: as plain values,
+    with what else the keys name. None where all items have the same keys, or there is no limit."""
+    limits = call.task.option("limit") or ()
+    names = {name for one in limits for name in limiting.names_in(one.key)}
+    if not names:
+        return None
+    bound = _arguments(call)
+    named = {name: bound[name] for name in names if name in bound}
+    given = {at for at, one in enumerate(call.args) if one is previous}
+    of_item = [name for name, value in named.items() if value is previous]
+    if not of_item and not any(name.isdigit() and int(name) in given for name in names):
+        return None
+    return {
+        "rows": limiting.rows(limits), "item": of_item,
+        "values": {name: value for name, value in named.items() if value is not previous},
+        "hidden": list(call.task.option("redact") or ()),
     }
 
 
@@ -201,7 +226,7 @@ def _limits(call: Call[Any], extras: dict[str, Any]) -> str:
     limits = task.option("limit")
     if not limits:
         return ""
-
+    _refuse_filled(call, limits)
     bound: list[dict[str, Any]] = []  # once a call, whatever the number of keys
 
     def fill(key: str) -> str:
@@ -215,6 +240,22 @@ def _limits(call: Call[Any], extras: dict[str, Any]) -> str:
     if rows:
         extras["limits"] = rows
     return " " + limiting.placing_of(limits, task.name, fill)
+
+
+def _refuse_filled(call: Call[Any], limits: Iterable[Limit]) -> None:
+    """A key can not name what is known only when another step has its result."""
+    function, filled = call.task.function, set()
+    for at, _ in call.task.own.get("_fill") or ():
+        filled.add(str(at))
+        parameters = [] if function is None else list(_signature(function).parameters)
+        if isinstance(at, int) and at < len(parameters):
+            filled.add(parameters[at])
+    for one in limits:
+        if named := filled & limiting.names_in(one.key):
+            raise ConfigError(
+                f"key={one.key!r} of a limit of {call.task.name} names {min(named)!r}, which is "
+                "the result of another step: it is not known when the task is submitted"
+            )
 
 
 def _bound(call: Call[Any]) -> Any:

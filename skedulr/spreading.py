@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from . import message
+from . import limiting, message
 from .dependencies import MOST_PARENTS, Waits, full_id, read_waits
 from .errors import PayloadError, TaskFailed
 from .store import Submission
@@ -24,6 +24,8 @@ from .store import Submission
 MOST_MAPPED_BYTES = 8_388_608
 #: So often one task waits again; then something is wrong with what it waits for.
 MOST_ROUNDS = 100
+#: Why a skipped task waits once more: the value of the entry that says it does.
+AGAIN = "a task it waits for was resubmitted"
 #: What a part must not hold when it ends.
 FAILURES = ("dead", "expired", "cancelled")
 
@@ -103,8 +105,36 @@ def children(
                 kwargs[place] = item
             else:
                 args[place] = item
-        body = message.envelope(head, tuple(args), kwargs, plan["extras"], MOST_MAPPED_BYTES)
-        yield Submission(f"{uid}.{at}", body, plan["placing"])
+        extras, placing = plan["extras"], plan["placing"]
+        if "limits" in plan:
+            extras, placing = _limited(journal.name, plan, args, item)
+        body = message.envelope(head, tuple(args), kwargs, extras, MOST_MAPPED_BYTES)
+        yield Submission(f"{uid}.{at}", body, placing)
+
+
+def _limited(
+    name: str, plan: Mapping[str, Any], args: Sequence[Any], item: Any
+) -> tuple[dict[str, Any], str]:
+    """Extras and placing of a task whose limits have the item in their keys. A key that the item
+    does not fill stands as it is written: the task must not be lost for that."""
+    said = plan["limits"]
+    limits, values = limiting.from_rows(said["rows"]), dict(said["values"])
+    values.update(dict.fromkeys(said["item"], item))
+
+    def fill(key: str) -> str:
+        try:
+            return key.format(*args, **values)
+        except (KeyError, IndexError, AttributeError, TypeError, ValueError):
+            return key
+
+    text = limiting.placing_of(limits, name, fill)
+    rows = limiting.shown(limits, name, fill, said["hidden"])
+    # "<priority> <when> <lock>": a resubmit has no delay.
+    priority, _, lock = plan["placing"].split(" ")
+    return (
+        {**plan["extras"], "limits": rows, "placing": f"{priority} - {lock} {text}"},
+        f"{plan['placing']} {text}",
+    )
 
 
 def source_of(journal: message.Journal) -> str:

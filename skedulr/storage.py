@@ -2,8 +2,9 @@
 
 ``Storage`` is what the committer, the fetcher, the recorder, the heart, the sweeper and the master
 use of a pool, and ``skedulr.testing.conformance`` is the suite that every one passes.
-``store.Store`` keeps all of it in Redis, ready work in sorted sets or in a stream. Clients, the UI,
-schedules and workflows go through ``Store`` itself: another class serves them by deriving from it.
+``store.Store`` keeps all of it in Redis, ready work in sorted sets or in a stream. Clients submit,
+cancel, pause and wait through whichever storage a pool has (``transports.on_storage``); lists, the
+UI, schedules and workflows go by ``Store`` alone. ``examples/sqlite_transport`` is another one.
 
 **One step.** Each method is atomic: of two calls at once one comes first, whole. A caller that dies
 in the middle of one leaves all of it done or nothing. ``WireError`` says that it may be either.
@@ -31,12 +32,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from .dependencies import Waits
 from .keys import PoolKeys
 from .redis_scripts import Script
-from .wire import Runner, WireError
+from .wire import Runner, Sleeper, WireError
 
 T = TypeVar("T")
 
@@ -159,7 +160,11 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Claims:
-    """What one claim took. ``rows`` is flat: uid, place, body, header, uid, ..."""
+    """What one claim took. ``rows`` is flat: uid, place, body, header, uid, ...
+
+    ``next_due_ms``: from when another one may find something, as far as is known; not later than
+    ``now_ms`` where more is there.
+    """
 
     now_ms: int
     next_due_ms: int | None
@@ -170,21 +175,23 @@ class Claims:
 
 class Returned(NamedTuple):
     """What became of dead owners' claims: uids given back, those of them that were charged with
-    a crash, those that are dead now; and whether more may be left, and hooks are to be told of any
-    that died (``Storage.mourn``)."""
+    a crash, those that are dead now; and whether more may be left, hooks are to be told of any that
+    died (``Storage.mourn``), and there is something to deliver."""
 
     uids: list[bytes]
     charged: list[bytes]
     dead: list[bytes]
     more: bool
     untold: bool = False
+    undelivered: bool = False
 
     @classmethod
     def read(cls, reply: list[Any]) -> Returned:
         """From the reply of release.lua or recover.lua."""
         _, uids, more, *judged = reply
-        charged, dead, *untold = judged or ([], [])
-        return cls(uids, charged, dead, bool(more), bool(dead or (untold and untold[0])))
+        charged, dead, *there = judged or ([], [])
+        untold, undelivered = there or (0, 0)
+        return cls(uids, charged, dead, bool(more), bool(dead or untold), bool(undelivered))
 
 
 class Trimmed(NamedTuple):
@@ -220,6 +227,21 @@ class Lane:
     def run(self, called: Script, keys: list[str], args: list[Any]) -> Any:
         """Run a script whose first argument after ``args[:k]`` is ``self.number + 1`` already."""
         return self.turn(lambda number: self.wire.run(called, keys, args))
+
+    def run_after(
+        self, wait: tuple[Any, ...], wait_s: float, called: Script, keys: list[str],
+        args: list[Any],
+    ) -> Any:
+        """As ``run``, once a command that blocks for up to ``wait_s`` is through. A repeat does not
+        wait: the call may have been answered already."""
+        first = iter((True,))
+
+        def step(number: int) -> Any:
+            if next(first, False):
+                return cast(Sleeper, self.wire).run_after(wait, wait_s, called, keys, args)
+            return self.wire.run(called, keys, args)
+
+        return self.turn(step)
 
     def turn(self, step: Callable[[int], T]) -> T:
         """Take the next numbered step, under its number until it is answered."""
@@ -259,14 +281,6 @@ class Standing(NamedTuple):
     started_ms: int
     body: bytes
     attempts: int
-
-
-class Sleeper(Protocol):
-    """A connection on which one may wait."""
-
-    def call(self, *command: Any, timeout_s: float | None = None) -> Any:
-        """Send one command; ``timeout_s`` bounds its answer in place of the usual."""
-        ...
 
 
 class Storage(Protocol):
@@ -330,25 +344,20 @@ class Storage(Protocol):
 
     # For workers
 
-    def wait(self, wire: Sleeper, seconds: float) -> bool:
-        """Sleep until there may be work, at most so long; whether somebody said so. A hint: it may
-        come for nothing, and only one sleeper is told."""
-        ...
-
-    def pass_on(self, wire: Runner) -> None:
-        """Tell another sleeper: who was told has no use for it."""
-        ...
-
-    def has_work(self, wire: Runner) -> bool:
-        """Whether a claim may find something, now or when it is due."""
-        ...
-
     def claim(
-        self, lane: Lane, want: int, starting: int, lease_ms: int, aging_ms: int = 0
+        self, lane: Lane, want: int, starting: int, lease_ms: int, aging_ms: int = 0,
+        sleep_s: float = 0.0,
     ) -> Claims:
         """Take up to ``want`` tasks (at most BATCH), the first ``starting`` of which are started at
         once. What is due is ready first, and what has waited ``aging_ms`` (0: nothing does) goes
-        before what is of a higher priority. Fewer may come than there are; none while paused."""
+        before what is of a higher priority. Fewer may come than there are; none while paused, and
+        none where none is wanted: that ends the lane, for a call of this number that is still on
+        its way too.
+
+        With ``sleep_s`` it takes nothing before somebody said that there may be work, or so long
+        has passed. Who is told may find nothing, and only one sleeper is told. A repeat does not
+        sleep again.
+        """
         ...
 
     def finish(

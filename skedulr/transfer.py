@@ -31,7 +31,7 @@ import msgpack
 
 from . import __version__
 from .errors import ConfigError, PayloadError
-from .keys import UID, check_name
+from .keys import check_name
 from .message import envelope_of
 
 #: Grows when an earlier release can not read the file any more.
@@ -97,13 +97,16 @@ def _write_packed(file: IO[bytes], pack: Callable[[Any], bytes], line: Line) -> 
     file.write(pack({**line, "last": _LAST} if line["kind"] == END else line))
 
 
-def _name_in(body: bytes) -> Any:
+def _name_in(body: bytes) -> str | None:
     """The task's name, where the beginning of its journal can be read."""
     try:
-        return msgpack.unpackb(envelope_of(body), raw=False, ext_hook=lambda *it: None,
-                               strict_map_key=False)[1]
-    except (PayloadError, ValueError, IndexError, TypeError, msgpack.UnpackException):
+        whole = msgpack.unpackb(
+            envelope_of(body), raw=False, ext_hook=lambda *it: None, strict_map_key=False
+        )
+    except (PayloadError, ValueError, TypeError, RecursionError, msgpack.UnpackException):
         return None
+    known = isinstance(whole, list) and len(whole) > 1 and isinstance(whole[1], str)
+    return whole[1] if known else None
 
 
 # ------------------------------------------------------------------------------------ reading
@@ -229,8 +232,6 @@ def _check(number: int, line: Any) -> None:
         check_name("pool", line["pool"])
     except ConfigError as error:
         raise Damaged(f"line {number:,}: {error}") from None
-    if "uid" in line and not UID.fullmatch(line["uid"]):
-        raise Damaged(f"line {number:,}: task id {line['uid']!r} is not usable")
 
 
 def total_of(head: Mapping[str, Any]) -> int:

@@ -46,6 +46,15 @@ class Runner(Protocol):
     def run(self, script: Script, keys: list[str], args: list[Any]) -> Any: ...
 
 
+class Sleeper(Runner, Protocol):
+    """A connection on which one may wait."""
+
+    def run_after(
+        self, wait: tuple[Any, ...], wait_s: float, script: Script, keys: list[str],
+        args: list[Any],
+    ) -> Any: ...
+
+
 class Wire:
     """One connection, made at the first call and again after it was lost.
 
@@ -116,6 +125,36 @@ class Wire:
             return self.call("EVALSHA", script.sha, len(keys), *keys, *args)
         except exceptions.NoScriptError:
             return self.call("EVAL", script.text, len(keys), *keys, *args)
+
+    def run_after(
+        self, wait: tuple[Any, ...], wait_s: float, script: Script, keys: list[str],
+        args: list[Any],
+    ) -> Any:
+        """Send a command that blocks for up to ``wait_s`` and a script behind it, in one go; the
+        script's answer. The server runs it the moment the command is through, so that nothing has
+        to travel in between. After an error nobody knows whether it ran."""
+        evalsha = ("EVALSHA", script.sha, len(keys), *keys, *args)
+        if self._router is not None:
+            self._router.call(*wait, timeout_s=wait_s + self.timeout_s)
+            return self.run(script, keys, args)
+        connection = self._connection or self._connect()
+        sent = waiting = False
+        try:
+            packed = pack_command(wait) + pack_command(evalsha)
+            connection.send_packed_command((packed,), check_health=False)
+            sent = waiting = True
+            connection.read_response(timeout=wait_s + self.timeout_s)
+            waiting = False
+            return connection.read_response(timeout=self.timeout_s)
+        except exceptions.NoScriptError:
+            return self.call("EVAL", script.text, len(keys), *keys, *args)
+        except exceptions.ResponseError as error:
+            if waiting:
+                # The script's answer is still to come: it must not be taken for another one.
+                self.close()
+            raise self._judged(error) from error
+        except BaseException as error:
+            self._give_up(error, sent)
 
     def replicated(self, key: str, count: int, wait_ms: int) -> int:
         """How many replicas have all that was written here, for the node that has ``key``; waits

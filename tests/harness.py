@@ -264,7 +264,9 @@ class Node:
     def _is_child(process: psutil.Process) -> bool:
         # A forked child shares its master's command line; the embedded server's keeper does not.
         try:
-            return "skedulr" in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE
+            words = {word.rpartition("/")[2] for word in process.cmdline()}
+            ours = bool(words & {"skedulr", "variants.py"})
+            return ours and process.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
 

@@ -761,12 +761,12 @@ GROUPS: tuple[Group, ...] = (
             "import", "transfer:import_", "what export wrote, back into Redis",
             "Put back what export wrote. A task that is there already, ended or not, stays as it\n"
             "is, and so do schedules and limits; so an import that was broken off is run again.\n"
-            "What was queued goes behind what is queued there, in its order. Pools that were\n"
-            "paused are paused.\n"
+            "What was queued goes behind what is queued there, in its order. A pool that was\n"
+            "paused is paused, where it has no tasks yet.\n"
             "\n"
             "A file that was cut is refused before anything is written (of a pipe it is known at\n"
-            "its end only). Exit status 1 if something could not be put back: a unique key that\n"
-            "another task holds, a priority in a pool that is kept in streams.",
+            "its end only). Exit status 1 if something could not be put back: its unique key is\n"
+            "held by another task, or it has a limit, and the pool is kept in streams.",
             (("skedulr import backup.msgpack --dry-run", "what would come of it"),
              ("skedulr import backup.msgpack --namespace copy", "into another installation"),
              ("gunzip -c backup.gz | skedulr import - --pool critical", "one pool of it"),

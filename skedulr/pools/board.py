@@ -14,7 +14,7 @@ from typing import Any
 #: Numbers, all stored as doubles. Beats are CLOCK_MONOTONIC seconds, the same in every process.
 FIELDS = (
     "ready", "draining", "hub_beat", "heart_beat", "workers", "busy", "pending", "lag_ms",
-    "finished", "on_cpu", "wanted", "own_kill", "empty_handed",
+    "finished", "on_cpu", "wanted", "own_kill", "empty_handed", "under_way", "taken",
 )
 _HEAD = 8 * len(FIELDS)
 #: A worker's slot: the length of the uid, how often the task may be tried again, then the uid.
@@ -50,12 +50,16 @@ class Board:
     finished = _field(8)
     #: The slot of the worker that has the CPU, or NOBODY.
     on_cpu = _field(9)
-    #: How many workers the master wants here; the one field that it writes.
+    #: How many workers the master wants here. It writes this one and ``taken``.
     wanted = _field(10)
     #: Whether the child is sending SIGKILL to itself just now.
     own_kill = _field(11)
     #: Whether the child held nothing more when it ended.
     empty_handed = _field(12)
+    #: The number of the claim that is under way, 0 for none; and the last one whose tasks the
+    #: master gave back, because nobody here was able to read of them.
+    under_way = _field(13)
+    taken = _field(14)
 
     def __init__(self, slots: int) -> None:
         # Anonymous and shared: pages that no worker touches are never made.

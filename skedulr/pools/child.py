@@ -208,13 +208,13 @@ class Child:
         self.recorder.started = self.executor.holdings.started
         side = self._side = SharedWire(spec.url, name=f"{name}:sweep")
         self.fetcher = Fetcher(
-            store=store, sleeper=Wire(spec.url, name=f"{name}:wake"),
+            store=store, promoter=side,
             lane=Lane(Wire(spec.url, name=f"{name}:claim"), owner, self.patience.ride_out),
-            promoter=side, executor=self.executor, driver=self.driver, clock=clock,
+            executor=self.executor, board=self.board, driver=self.driver, clock=clock,
             lease_s=config.lease, patience=self.patience, on_gone=self._gone,
             aging_s=config.aging_of(pool),
             settle=lambda wire: settle(wire, keys, spec.pool.transport, config.lease),
-            on_refused=self._refused,
+            on_refused=self._refused, on_unread=lambda pairs: self.heart.give_back(pairs),
         )
         self.recorder.on_retry = self.fetcher.due_in
         self.recorder.relocate = Mover(store=store, lane=self.recorder.lane, space=space).move
@@ -249,6 +249,7 @@ class Child:
             ),
             judgement=poison.judge_host(),
             needed=Delivery(config.namespace, side).living, on_untold=self.mourner.wake,
+            on_undelivered=self.deliverer.wake,
         )
         space = SpaceKeys(config.namespace)
         self.ticker = Ticker(
@@ -278,13 +279,14 @@ class Child:
         self.recorder.start()
         self.executor.start()
         self.heart.start()
+        # Before anything is claimed: how a task is to be tried again after it hung is published.
+        self.publisher.start()
         self.fetcher.start()
         self.sweeper.start()
         self.control.start()
         self.deliverer.start()
         self.mourner.start()
         self.ticker.start()
-        self.publisher.start()
         self.listener.start()
         # The driver replaces its own greenlet, the heart its own errors; these can not.
         for part in (self.fetcher, self.recorder, self.control):
@@ -325,7 +327,10 @@ class Child:
         if wanted != self.board.workers and not self.board.draining:
             self.log.info("pool %s: %d workers instead of %d", self.spec.pool.name, wanted,
                           self.board.workers)
+            fewer = wanted < self.board.workers
             self.executor.workers.resize(wanted)
+            if fewer:
+                self.fetcher.ask_anew()
             self.fetcher.on_room()
 
     def _on_word(self, lost: list[tuple[bytes, bytes]], cancelled: list[bytes]) -> None:

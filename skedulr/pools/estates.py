@@ -50,11 +50,22 @@ class Estates:
     # The living
 
     def renew(self, process: Process) -> None:
-        """Renew all that a child with a silent heart holds. A claim that went to others stays."""
+        """Renew all that a child with a silent heart holds. A claim that went to others stays.
+
+        But what it has claimed and not read of goes back: the child may have been asleep when it
+        was stopped. It looks at ``taken`` before it starts any of it."""
         store = self._store(process)
         lease_ms = round(self._lease_s * 1000)
+        number = int(process.board.under_way)
+        process.board.taken = max(number, process.board.taken)
+        unread = f"{process.owner}:{number}".encode()
         try:
             held = store.held_by(self._side, process.owner)
+            back = [pair for pair in held if pair[1] == unread]
+            if back:
+                # Claims take no more than a batch.
+                store.release(self._side, process.owner, back)
+                held = [pair for pair in held if pair[1] != unread]
             for at in range(0, len(held), BATCH):
                 store.renew(self._side, process.owner, held[at:at + BATCH], lease_ms)
         except WireError as error:

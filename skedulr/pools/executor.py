@@ -22,7 +22,7 @@ from ..clock import Clock
 from ..codecs import Codec
 from ..context import Context, running
 from ..dependencies import full_id, read_waits
-from ..errors import PayloadError, TaskCancelled, TaskFailed, TaskTimeout
+from ..errors import PayloadError, StorageUnavailable, TaskCancelled, TaskFailed, TaskTimeout
 from ..hub.driver import Driver
 from ..middleware import Step, compose
 from ..names import Published
@@ -255,7 +255,11 @@ class Executor:
             outcomes.expire(run)
             return
         if "fill" in extras:
-            why_not = self._fill(extras, args, kwargs)
+            try:
+                why_not = self._fill(extras, args, kwargs)
+            except StorageUnavailable as error:
+                self._try_later(run, error)
+                return
             if why_not:
                 outcomes.bury(run, "InputMissing", why_not)
                 return
@@ -311,9 +315,13 @@ class Executor:
             outcomes.cancel(run, "cancelled before it started")
             return
         journal = message.read_journal(run.claimed.body)
-        step = spreading.next_step(
-            self._app.client, f"{self.pool}/{run.claimed.uid.decode()}", journal
-        )
+        try:
+            step = spreading.next_step(
+                self._app.client, f"{self.pool}/{run.claimed.uid.decode()}", journal
+            )
+        except StorageUnavailable as error:
+            self._try_later(run, error)
+            return
         if run.reason is not None:
             self._came_to(run, None)
         elif isinstance(step, spreading.WaitFor):
@@ -324,6 +332,14 @@ class Executor:
             outcomes.bury(run, step.type, step.text)
         else:
             self._gathered(run, step.value)
+
+    def _try_later(self, run: Run, error: StorageUnavailable) -> None:
+        """Redis was away when the task was to be given what others had made: no fault of its own,
+        so it counts no attempt, or a step without retries would be dead of it."""
+        if run.reason is not None:
+            self._came_to(run, error)
+        else:
+            self._outcomes.try_later(run, str(error))
 
     def _gathered(self, run: Run, result: Any) -> None:
         try:

@@ -4,7 +4,8 @@
   claims are lost and which tasks cancelled;
 - asks the hub for a sign of life and writes both beats on the board;
 - gives back claimed tasks that have not started, once the hub was silent for a second, or every
-  worker busy: what computes or takes long does not hold back others.
+  worker busy: what computes or takes long does not hold back others. So it does with what a claim
+  takes whose answer the silent hub does not read.
 
 The thread touches no lock, socket or logger that gevent patched: it writes to the board, takes
 single items out of dicts (one step under the GIL), and tells the hub through an async watcher.
@@ -56,6 +57,9 @@ class Heart:
         self._words: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._troubled = False
+        #: The claim that was under way when the hub fell silent, or None; whether it took anything.
+        self._unread: int | None = None
+        self._found = False
         #: Taken away from the workers, and not yet back in the queue for all we know.
         self._returning: list[tuple[bytes, bytes]] = []
         self._async: Any = None
@@ -94,7 +98,10 @@ class Heart:
                     renewed_at = now
                 if now - self._board.hub_beat > SILENT_S:
                     self.take_back("the hub was silent for over a second")
-                elif self._executor.stuck_s() > SILENT_S:
+                    self._take_unread()
+                elif self._unread is not None:
+                    self._return_unread()
+                if self._executor.stuck_s() > SILENT_S:
                     # Claimed ahead while tasks were fast: others may have idle workers for them.
                     self.take_back("all workers were busy for over a second")
                 if self._returning:
@@ -131,7 +138,7 @@ class Heart:
                 missing = frozenset(gone)
                 lost += [pair for pair in batch if pair[0] in missing]
             cancelled += stopped
-        self._executor.holdings.end_renewal(sent_at)
+        self._executor.holdings.end_renewal(sent_at, lost)
         if self._troubled:
             self._troubled = False
             self._tell(partial(self._log.info, "leases are renewed again"))
@@ -149,12 +156,39 @@ class Heart:
         for uid, token in taken:
             # Not renewed from now on: if no release gets through, the lease ends all the same.
             self._executor.holdings.forget(uid, token)
-        self._returning += taken
+        self.give_back(taken)
         if taken:
             self._tell(partial(
                 self._log.info, "%s: %d tasks that had not started are given back",
                 why, len(taken),
             ))
+
+    def give_back(self, claims: list[tuple[bytes, bytes]]) -> None:
+        """These (uid, token) are for others, from the next beat on. From any thread."""
+        self._returning += claims
+
+    def _take_unread(self) -> None:
+        """Give back what the claim takes whose answer waits for the hub: Redis says that it is ours
+        and we know nothing of it. From now on the fetcher gives back whatever it brings."""
+        holdings = self._executor.holdings
+        for number in list(holdings.under_way):
+            if holdings.under_way.pop(number, None):
+                self._unread, self._found = number, False
+        if self._unread is None:
+            return
+        unknown = [
+            (uid, token) for uid, token in self._store.held_by(self._wire, self._owner)
+            if holdings.held.get(uid) != token
+        ]
+        self._found = self._found or bool(unknown)
+        self.give_back(unknown)
+
+    def _return_unread(self) -> None:
+        """The hub is back: what the claim brings is for the fetcher again, if nothing of it was
+        given back."""
+        if not self._found and self._unread is not None:
+            self._executor.holdings.under_way[self._unread] = True
+        self._unread = None
 
     def _give_back(self) -> None:
         while self._returning:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Iterable
 
 from ..store import Claims
 from .runs import Claimed
@@ -32,6 +33,9 @@ class Holdings:
         #: While a claim is under way: cancels heard meanwhile of tasks that it may bring. Redis
         #: took them as those of running tasks, and its answer was made before and names them not.
         self.heard: set[bytes] | None = None
+        #: Claims that are under way, by number. Whoever pops one decides what it brought: the
+        #: fetcher that reads of it, or the heart, if the hub is silent.
+        self.under_way: dict[int, bool] = {}
         #: Whether pending tasks wait for a renewal to tell that they are still ours.
         self.in_doubt = False
         #: When the oldest claim since the last renewal was sent, monotonic seconds.
@@ -128,8 +132,16 @@ class Holdings:
             except RuntimeError:
                 continue  # the hub's thread changed it in between
 
-    def end_renewal(self, sent_at: float) -> None:
-        """All of it was renewed by calls sent at ``sent_at`` (monotonic seconds) or later."""
+    def end_renewal(self, sent_at: float, lost: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """All of it was renewed by calls sent at ``sent_at`` (monotonic seconds) or later, but for
+        what is ``lost``. That can be started no more: a process that had been stopped for longer
+        than its lease would do so before its hub heard the word of it."""
+        for uid, token in lost:
+            claimed = self.pending.get(uid)
+            if claimed is not None and claimed.token == token and (
+                self.pending.pop(uid, None) is claimed
+            ):
+                self.forget(uid, token)
         self._renewed_at = min(sent_at, self._claimed_at)
 
 

@@ -74,7 +74,10 @@ class Mover:
         if verdict in (STORED, ALREADY):
             return None
         if verdict == PRIORITY:
-            why = f"pool {one.pool!r}, where this one belongs, has no priorities: {NO_PRIORITY}"
+            why = (
+                f"pool {one.pool!r}, where this one belongs, has no priorities and no limits: "
+                f"{NO_PRIORITY}"
+            )
             return self._ending(one, END_DEAD, message.DEAD, ["ConfigError", why, ""])
         if verdict == DUPLICATE:
             why = f"another task has the id {_new_id(one)}, where this one belongs"

@@ -39,6 +39,8 @@ log = logging.getLogger("skedulr.task")
 
 #: A task nobody here knows is looked at again after this long, seconds.
 UNKNOWN_AGAIN_S = 5.0
+#: And one that could not be given its parents' results, as Redis was away.
+TRY_LATER_S = 1.0
 
 
 class Outcomes:
@@ -142,6 +144,13 @@ class Outcomes:
         self._recorder.defer(Deferral(
             run.claimed.uid, run.claimed.token,
             round(min(UNKNOWN_AGAIN_S, self._unknown_after_s) * 1000),
+        ))
+
+    def try_later(self, run: Run, why: str) -> None:
+        """It could not begin, through no fault of its own; no attempt is counted."""
+        log.warning("%s is put off for %g s: %s", self._called(run), TRY_LATER_S, why)
+        self._recorder.defer(Deferral(
+            run.claimed.uid, run.claimed.token, round(TRY_LATER_S * 1000)
         ))
 
     def move(self, run: Run, home: Published, placing: str, cancelled: bool) -> None:

@@ -35,7 +35,7 @@ elseif redis.call('ZREM', delayed, id) == 1 then
   was = 'scheduled'
 elseif redis.call('HDEL', waiting, id) == 1 then
   redis.call('ZREM', held, id)
-  redis.call('ZREM', outbox, 'a ' .. id)
+  redis.call('ZREM', outbox, 'a ' .. id, 't ' .. id)
   was = 'waiting'
 elseif redis.call('HEXISTS', records, id) == 1 then
   was = 'ended'

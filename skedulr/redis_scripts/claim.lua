@@ -2,10 +2,11 @@
 --          Suspects are taken in groups of their own (see suspects.lua).
 -- KEYS     ready stream removed delayed suspects leases claims tasks info owned own cancels unique
 --          wake meta broken limits slots rates releases parked queues turns marks
--- ARGV     owner, number of this call, want (at most 500), how many of them start at once, lease ms,
+-- ARGV     owner, number of this call, want (at most 500; 0 ends the lane: a call of this number that
+--          still comes takes nothing), how many of them start at once, lease ms,
 --          ms after which what waits goes first whatever its priority, or 0
--- RETURNS  {now ms, when the next is due or let out by a limit (ms) or -1, {ids that are to be
---          cancelled}, then per task: id, place, body, header or ''}
+-- RETURNS  {now ms, when the next is due or let out by a limit (ms), now where more is there, or -1,
+--          {ids that are to be cancelled}, then per task: id, place, body, header or ''}
 --          The token of each is "<owner>:<number>".
 -- include: now
 -- include: lane
@@ -53,8 +54,8 @@ local function next_claim_at()
   return due
 end
 
-local function answer(ids, places, bodies, headers)
-  local reply = {now, next_claim_at(), {}}
+local function answer(ids, places, bodies, headers, more)
+  local reply = {now, more and now or next_claim_at(), {}}
   if #ids == 0 then return reply end
   if redis.call('EXISTS', cancels) == 1 then
     for i, flag in ipairs(redis.call('SMISMEMBER', cancels, unpack(ids))) do
@@ -74,6 +75,7 @@ local function again(ids_text)
   local named = {}
   limited = true
   for id in string.gmatch(ids_text, '%S+') do named[#named + 1] = id end
+  if #named == 0 then return answer({}) end
   local held, ids, places = redis.call('HMGET', claims, unpack(named)), {}, {}
   for i, id in ipairs(named) do
     if holds(held[i], token) then
@@ -198,18 +200,18 @@ end
 local stored, last_group = repeated(own, 'claim', number)
 if type(stored) == 'table' then return stored end
 if stored then return again(stored) end
+if want == 0 then
+  remember(own, 'claim', ARGV[2], '')
+  return {now, -1, {}}
+end
 local noted = redis.call('HMGET', meta, 'paused', 'release_at')
 if noted[1] == '1' then return {now, -1, {}} end
 limited = noted[2]
 
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
 redis.call('ZREM', leases, '')
-local moved = promote_due(k, now, 500)
-if limited and tonumber(limited) <= now then moved = moved + fire_releases(limiting, now) end
-if want == 0 then
-  if moved > 0 then wake_one(wake, meta) end
-  return answer({})
-end
+promote_due(k, now, 500)
+if limited and tonumber(limited) <= now then fire_releases(limiting, now) end
 local group = suspects_to_take(last_group)
 local suspected = group > 0
 local took, ids, places, bodies = pop(suspected, suspected and group or want)
@@ -223,5 +225,6 @@ if #ids > 0 then
   remember(own, 'claim', ARGV[2], table.concat(ids, ' '))
   if suspected then remember_group(group, ids) end
 end
-if took and (queue_length(k) > 0 or redis.call('EXISTS', suspects) == 1) then wake_one(wake, meta) end
-return answer(ids, places, bodies, headers)
+local more = took and queue_length(k) > 0
+if more or (took and redis.call('EXISTS', suspects) == 1) then wake_one(wake, meta) end
+return answer(ids, places, bodies, headers, more)

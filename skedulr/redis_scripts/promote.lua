@@ -1,4 +1,4 @@
--- PURPOSE  Move due tasks to ready when no claim does it, because every worker here is busy.
+-- PURPOSE  Move due tasks to ready and wake a fetcher for them, or for suspects whose time has come.
 -- KEYS     ready stream delayed info wake meta suspects limits slots rates releases parked queues
 --          turns
 -- ARGV     limit (at most 500)
@@ -18,5 +18,5 @@ redis.call('ZREM', delayed, '')
 local moved = promote_due({ready = ready, stream = stream, delayed = delayed, info = info,
                            meta = meta, limiting = limiting}, now, tonumber(ARGV[1]))
 moved = moved + fire_releases(limiting, now)
-if moved > 0 then wake_one(wake, meta) end
+if moved > 0 or redis.call('EXISTS', suspects) == 1 then wake_one(wake, meta) end
 return {now, moved, next_time(delayed, meta)}

@@ -7,20 +7,20 @@
 -- include: now
 -- include: whole
 -- include: stamp
--- include: tell_children
+-- include: retell
 local tasks, records, done, waiting, held, edges, outbox = unpack(KEYS)
 local now, count = now_ms(), #ARGV / 4
 if count == 0 then return {now, 0} end
 
-local ids, back, bodies, texts, items, letters, times = {}, {}, {}, {}, {}, {}, {}
+local ids, back, bodies, texts, items, times = {}, {}, {}, {}, {}, {}
 for i = 1, count do ids[i] = ARGV[4 * i - 3] end
 for i, record in ipairs(redis.call('HMGET', records, unpack(ids))) do
   if record and #record == tonumber(ARGV[4 * i - 2]) then
-    back[#back + 1], letters[#letters + 1] = ids[i], 'r'
+    back[#back + 1] = ids[i]
     bodies[#bodies + 1], bodies[#bodies + 2] = ids[i], record .. ARGV[4 * i] .. stamp(now)
     times[#times + 1], times[#times + 2] = whole(now), ids[i]
     texts[#texts + 1], texts[#texts + 2] = ids[i], ARGV[4 * i - 1]
-    items[#items + 1], items[#items + 2] = whole(now), 'a ' .. ids[i]
+    items[#items + 1], items[#items + 2] = whole(now), 't ' .. ids[i]
   end
 end
 if #back > 0 then
@@ -30,6 +30,6 @@ if #back > 0 then
   redis.call('HSET', waiting, unpack(texts))
   redis.call('ZADD', held, unpack(times))
   redis.call('ZADD', outbox, unpack(items))
-  tell_children({edges = edges, outbox = outbox}, back, letters, now)
+  retell({edges = edges, outbox = outbox}, back, now)
 end
 return {now, #back}

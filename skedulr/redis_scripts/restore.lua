@@ -7,13 +7,13 @@
 -- ARGV     'store', or 'look' to change nothing; the score under which the outbox keeps what is to
 --          be tied to its parents, which is later than anything is taken from it;
 --          then per item (at most 500): id, "<place> <ms> <letters>[ <text>]", journal, header or
---          ''. <place> is q (queued), d (delayed, due at <ms>), w (waiting since <ms>; <text> is what
---          waiting holds), e or x (a record of done or of dead, ended at <ms>); or k, a unique key
---          that is locked until <ms>, by the task <text>: its id is the digest. <letters> are '-', or
---          l (it holds its unique key), c (it is to be cancelled)
+--          ''. <place> is q (queued), d (delayed, due at <ms>), w (waiting since <ms>; <text> is
+--          what waiting holds), e or x (a record of done or of dead, ended at <ms>); or k, a unique
+--          key that is locked until <ms>, by the task <text>: its id is the digest. <letters> are
+--          '-', or l (it holds its unique key), c (it is to be cancelled)
 -- RETURNS  {now ms, verdicts}: a letter an item: 's' stored, 'a' the id is known, or the window of
 --          the key is over or another's; 'u' its unique key is held by another task, 'p' it has a
---          priority or a limit, and the pool's transport none
+--          limit, and the pool's transport none (a priority just does not count there)
 -- include: now
 -- include: fair
 -- include: header
@@ -45,18 +45,16 @@ for at = 3, #ARGV, 4 do
 end
 if #items == 0 then return {now, ''} end
 
--- Whether a pool without priorities can not take it as it is.
-local function out_of_place(item)
-  local priority = string.match(item.header, '^(%-?%d+)')
-  if item.letter == 'w' then priority = string.match(item.text, '^%d+ (%-?%d+)') or priority end
-  return (priority or '0') ~= '0' or string.find(item.header, ' [lf]:')
+-- Whether it has limits, or takes turns.
+local function is_limited(item)
+  return string.find(item.header, ' [lf]:')
     or item.letter == 'w' and string.find(item.text, ' [lf]:')
 end
 
 local function judge()
   local stored, ended = redis.call('HMGET', tasks, unpack(ids)),
     redis.call('HMGET', records, unpack(ids))
-  local digests, one_priority, seen, verdicts, fresh = {}, streamed(k), {}, {}, {}
+  local digests, in_order, seen, verdicts, fresh = {}, streamed(k), {}, {}, {}
   for _, item in ipairs(items) do
     if item.digest then digests[#digests + 1] = item.digest end
   end
@@ -70,7 +68,7 @@ local function judge()
       verdicts[i] = 'a'
     elseif not over and holder and holder ~= item.id then
       verdicts[i] = 'u'
-    elseif not over and one_priority and out_of_place(item) then
+    elseif not over and in_order and is_limited(item) then
       verdicts[i] = 'p'
     else
       verdicts[i] = 's'

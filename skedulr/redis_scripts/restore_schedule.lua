@@ -4,8 +4,8 @@
 -- ARGV     'store', or 'look' to change nothing; control channel, message; then per schedule (at
 --          most 500): name, definition, state (see plan_text.lua), why it rests or '', when it
 --          fires next (ms) or ''
--- RETURNS  {now ms, verdicts}: a letter a schedule: 's' stored, 'a' the name is known, 'n' its state
---          can not be read
+-- RETURNS  {now ms, verdicts}: a letter a schedule: 's' stored, 'a' the name is known, 'n' its
+--          state can not be read
 -- include: now
 -- include: plan_text
 local schedules, planned, resting, ticks = unpack(KEYS)

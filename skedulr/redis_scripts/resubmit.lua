@@ -13,7 +13,7 @@
 -- include: stamp
 -- include: enqueue
 -- include: queue_length
--- include: tell_children
+-- include: retell
 -- include: limits
 local ready, stream, removed, delayed, tasks, info, records, done, dead, unique, windows, wake,
   meta, edges, outbox, history, suspects, limits, slots, rates, releases, parked, queues, turns =
@@ -71,17 +71,6 @@ local function judge(ended)
   return table.concat(verdicts), back, holders
 end
 
--- What they came to before is not to be told any more; those that were skipped for it wait again.
-local function retell(moved)
-  local stale, letters = {}, {}
-  for n, id in ipairs(moved) do
-    letters[n] = 'r'
-    for letter in string.gmatch('s d c e k', '%a') do stale[#stale + 1] = letter .. ' ' .. id end
-  end
-  redis.call('ZREM', outbox, unpack(stale))
-  tell_children({edges = edges, outbox = outbox}, moved, letters, now)
-end
-
 local function revive(back, ended)
   local stamped, bodies, theirs, moved = stamp(now), {}, {}, {}
   for n, i in ipairs(back) do
@@ -93,7 +82,7 @@ local function revive(back, ended)
   redis.call('ZREM', dead, unpack(moved))
   redis.call('HSET', tasks, unpack(bodies))
   enqueue(k, moved, theirs, now)
-  if redis.call('EXISTS', edges) == 1 then retell(moved) end
+  retell({edges = edges, outbox = outbox}, moved, now)
 end
 
 local ended = redis.call('HMGET', records, unpack(ids))

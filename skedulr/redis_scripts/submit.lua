@@ -4,7 +4,8 @@
 -- KEYS     ready stream removed delayed suspects claims tasks info records done dead cancels watch
 --          stats unique windows progress wake meta waiting held edges outbox history limits slots
 --          rates releases parked queues turns
--- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit)
+-- ARGV     capacity (most tasks in ready and delayed together, 0 for no limit); "<capacity> <id>":
+--          nothing is stored once that task is no more to be tied to these, and the answer is ''
 --          then per task: id, envelope, and '' or "<priority> <when> <unique>[ <letters>]" (see
 --          enqueue.lua);
 --          then, if a task is to replace another one, the journal entry of that one's cancel
@@ -25,10 +26,16 @@ local ready, stream, removed, delayed, suspects, claims, tasks, info, records, d
   limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
-local capacity = tonumber(ARGV[1])
+local capacity, maker = string.match(ARGV[1], '^(%d+) ?(.*)$')
+capacity = tonumber(capacity)
 local count = math.floor((#ARGV - 1) / 3)
 local now = now_ms()
 if count == 0 then return {now, ''} end
+-- Whoever cancels a map step takes this out of the outbox, and sees all that was made before.
+if maker ~= '' and not redis.call('ZSCORE', outbox, 't ' .. maker)
+   and not redis.call('ZSCORE', outbox, 'a ' .. maker) then
+  return {now, ''}
+end
 local k = {ready = ready, stream = stream, removed = removed, delayed = delayed,
            suspects = suspects, tasks = tasks, claims = claims, info = info, unique = unique,
            windows = windows, wake = wake, meta = meta, waiting = waiting, held = held,
@@ -70,7 +77,7 @@ local function judge()
     elseif holder and not (o.on_duplicate == 'p' and replaceable(holder, seen)) then
       verdicts[i] = 'u'
       holders[#holders + 1] = holder
-    elseif one_priority and (o.priority ~= 0 or o.limits) then
+    elseif one_priority and (o.priority ~= 0 and not o.ours or o.limits) then
       verdicts[i] = 'p'
     elseif not holder and room <= 0 then
       verdicts[i] = 'f'

@@ -29,7 +29,7 @@ local function wait_anew(ids, entries, texts)
     bodies[2 * n - 1], bodies[2 * n] = id, (stored[n] or '') .. entries[n] .. stamped
     letters[2 * n - 1], letters[2 * n] = id, texts[n]
     times[2 * n - 1], times[2 * n] = at, id
-    items[2 * n - 1], items[2 * n] = at, 'a ' .. id
+    items[2 * n - 1], items[2 * n] = at, 't ' .. id
   end
   redis.call('HSET', tasks, unpack(bodies))
   redis.call('HDEL', info, unpack(ids))

@@ -4,8 +4,9 @@
 -- ARGV     most items (at most 500), how far ahead of their time, ms, for how long they are taken,
 --          ms; then pairs item, score: delivered, and removed where the score is still this one
 -- RETURNS  {now ms, score, item, what, item, what, ...}: an item is "<letter> <task>": 'a' to be
---          tied to its parents (what: its body); 's' succeeded, or 'd', 'c', 'e', 'k', 'm' as in
---          end_tasks, 'p' removed, 'r' resubmitted (what: the first page of its edges); '' if gone
+--          tied to its parents, or 't' again (what: its body); 's' succeeded, or 'd', 'c', 'e', 'k', 'm' as in
+--          end_tasks, 'p' removed, 'r' resubmitted, 'R' the same, a while ago (what: the first page
+--          of its edges); '' if gone
 -- include: now
 -- include: whole
 -- include: drop_edges
@@ -14,17 +15,23 @@ local SLACK, HELD = 60000, 2 ^ 52
 local now = now_ms()
 
 local function remove_delivered()
-  local items, done, purged = {}, {}, {}
+  local items, done, purged, again = {}, {}, {}, {}
   for i = 4, #ARGV, 2 do items[#items + 1] = ARGV[i] end
   if #items == 0 then return end
   for i, score in ipairs(redis.call('ZMSCORE', outbox, unpack(items))) do
     -- Where it is another one, something happened to the task again.
     if score and tonumber(score) == tonumber(ARGV[2 * i + 3]) then
       done[#done + 1] = items[i]
-      if string.sub(items[i], 1, 2) == 'p ' then purged[#purged + 1] = string.sub(items[i], 3) end
+      local letter, id = string.sub(items[i], 1, 1), string.sub(items[i], 3)
+      if letter == 'p' then purged[#purged + 1] = id end
+      -- Whoever had taken the end before it was taken back may have told of it only now, and died.
+      if letter == 'r' then
+        again[#again + 1], again[#again + 2] = whole(now + tonumber(ARGV[3])), 'R ' .. id
+      end
     end
   end
   if #done > 0 then redis.call('ZREM', outbox, unpack(done)) end
+  if #again > 0 then redis.call('ZADD', outbox, unpack(again)) end
   drop_edges(edges, purged)
 end
 
@@ -45,7 +52,8 @@ local taken = next_items()
 local reply, moved = {now, score}, {}
 for i, item in ipairs(taken) do
   local id = string.sub(item, 3)
-  local held = string.sub(item, 1, 1) == 'a' and redis.call('HGET', tasks, id)
+  local letter = string.sub(item, 1, 1)
+  local held = (letter == 'a' or letter == 't') and redis.call('HGET', tasks, id)
     or redis.call('HGET', edges, id)
   reply[#reply + 1], reply[#reply + 2] = item, held or ''
   moved[2 * i - 1], moved[2 * i] = score, item

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from .. import message
 from ..storage import (
@@ -90,11 +90,12 @@ class Bench:
 
     def claim(
         self, want: int = BATCH, owner: str = "o1", starting: int | None = None,
-        lease_ms: int = 10 * LEASE_MS,
+        lease_ms: int = 10 * LEASE_MS, sleep_s: float = 0.0,
     ) -> Held:
         """Claim, all of them started at once."""
         claims = self.storage.claim(
-            self.lane(owner, "claim"), want, want if starting is None else starting, lease_ms
+            self.lane(owner, "claim"), want, want if starting is None else starting, lease_ms, 0,
+            sleep_s,
         )
         return Held.of(claims)
 
@@ -297,12 +298,25 @@ class StorageContract:
         assert bench.storage.pause(bench.wire, False)
         assert bench.claim().uids == ["a"]
 
-    def test_who_waits_is_told_of_work(self, bench: Bench) -> None:
+    def test_a_claim_that_sleeps_takes_what_was_submitted(self, bench: Bench) -> None:
         bench.submit("a")
-        assert bench.storage.has_work(bench.wire)
-        assert bench.storage.wait(cast(Any, bench.wire), 5.0)
-        bench.storage.pass_on(bench.wire)
-        assert bench.storage.wait(cast(Any, bench.wire), 5.0)
+        assert bench.claim(sleep_s=5.0).uids == ["a"]
+        assert bench.claim(sleep_s=0.05).uids == []
+
+    def test_a_claim_tells_that_there_is_more(self, bench: Bench) -> None:
+        bench.submit("a", "b")
+        claims = bench.claim(1).claims
+        assert claims.next_due_ms is not None
+        assert claims.next_due_ms <= claims.now_ms
+        assert bench.claim(1).claims.next_due_ms is None
+
+    def test_a_claim_of_nothing_ends_the_lane_for_one_that_comes_late(self, bench: Bench) -> None:
+        late = Lane(bench.wire, "o1", _give_up)
+        late.number = bench.lane("o1", "claim").number
+        assert bench.claim(0).uids == []
+        bench.submit("a")
+        assert bench.storage.claim(late, 1, 1, 10 * LEASE_MS).rows == []
+        assert bench.claim().uids == ["a"]
 
     # Ending
 

@@ -41,6 +41,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import redis  # noqa: E402
+from flow_rules import Flow  # noqa: E402
+from flows import FlowMaker  # noqa: E402
 from harness import Node, gone  # noqa: E402
 from history import MOST_IDLE_S, History, Violation  # noqa: E402
 from proxy import Proxy  # noqa: E402
@@ -57,7 +59,13 @@ LEASE_S = 4.0
 GRACE_S = 2.0
 #: Faults that go on at the same time, at most.
 AT_ONCE = 2
-SCRIPTS = ("claim", "finish", "retry", "renew", "release", "recover", "promote", "submit")
+SCRIPTS = ("claim", "finish", "retry", "renew", "release", "recover", "promote")
+#: Of workflows: what a child calls, and what a producer does.
+FLOW_SCRIPTS = ("attach", "take", "resolve", "suspend", "reopen", "submit")
+PRODUCER_SCRIPTS = ("submit", "attach", "begin", "cancel", "resubmit")
+POOLS = ("default", "other")
+#: A workflow that failed is put back after so long, seconds.
+PUT_BACK_S = 2.0
 
 
 @dataclass
@@ -84,10 +92,13 @@ class Report:
             1 for of in runs.values() for run in of if run.phase == "failed" and run is not of[-1]
         )
         broken = Counter(one.rule for one in self.violations)
+        steps = sum(len(flow.steps) for flow in self.history.flows)
         lines = [
             f"seed {self.seed}: {self.seconds:.0f} s",
             f"submits: {answers['stored']} acknowledged, {answers['maybe']} may have been stored, "
             f"{answers['refused']} certainly not",
+            f"workflows: {len(self.history.flows)} of {steps} steps, "
+            f"{sum(one.cancel for one in self.history.flows)} cancelled",
             f"faults: {sum(self.faults.values())} ({_counted(self.faults)})",
             f"ends: {_counted(states)}",
             f"runs: {began}, of them {again} because of a crash, a drain or a lost lease",
@@ -132,9 +143,10 @@ class Chaos:
         self, *, seed: int, seconds: float, folder: Path, say: Callable[[str], None] = print,
         rate: float = 15.0, pause_s: tuple[float, float] = (0.3, 4.0), quiet: float = 0.08,
         idle_s: float = MOST_IDLE_S, variant: str | None = None, lease_s: float = LEASE_S,
-        streams: bool = False,
+        streams: bool = False, flows: int = 10,
     ) -> None:
-        self._streams = streams
+        """``flows``: how many of a hundred submits are workflows, about."""
+        self._streams, self._flows = streams, flows
         self.seed, self._seconds, self._say = seed, seconds, say
         self._rate, self._pause_s, self._quiet, self._idle_s = rate, pause_s, quiet, idle_s
         self._draw = random.Random(seed)
@@ -174,13 +186,16 @@ class Chaos:
                 stack.callback(server.close)
                 server.start()
             self._world = stack.enter_context(
-                World(self._servers[0], self._folder, lease_s=self._lease_s, idle_s=self._idle_s)
+                World(self._servers[0], self._folder, lease_s=self._lease_s, idle_s=self._idle_s,
+                      names=POOLS)
             )
             self._follow(self._servers[1], self._servers[0])
             self._producers_link = Proxy(self._servers[0].url).start()
             stack.callback(self._producers_link.stop)
             kept = ":streams" if self._streams else ""
-            for name, pools in (("a", f"default=3x2{kept}"), ("b", f"default=4{kept}")):
+            for name, pools in (
+                ("a", f"default=3x2{kept},other=2{kept}"), ("b", f"default=4{kept},other=3{kept}")
+            ):
                 node = self._world.node(
                     name, "--grace", f"{GRACE_S:g}", proxied=True, pools=pools,
                     variant=self._variant,
@@ -211,6 +226,8 @@ class Chaos:
     def _produce(self, seed: int) -> None:
         draw = random.Random(seed)
         app = self._world.app(self._producers_link.url, submit_timeout=3.0)
+        maker = FlowMaker(self._world.history, app, draw, pools=POOLS)
+        failed: list[tuple[float, Flow]] = []
 
         def submit(name: str, *args: object, **options: object) -> str:
             return self._world.submit(name, *args, app=app, **options)  # type: ignore[arg-type]
@@ -227,9 +244,25 @@ class Chaos:
             (5, lambda: submit("doomed", ends=("dead",))),
             (1, lambda: submit("deadly", draw.choice(("start", "middle", "end")), 1)),
             (5, lambda: self._submit_and_cancel(app, submit, draw)),
+            (self._flows, lambda: self._submit_flow(maker, failed, draw)),
         ]
         while not self._stop.wait(draw.expovariate(self._rate / 2)):
             _pick(draw, kinds)()
+            if failed and time.monotonic() - failed[0][0] > PUT_BACK_S:
+                maker.resubmit(failed.pop(0)[1])
+
+    @staticmethod
+    def _submit_flow(
+        maker: FlowMaker, failed: list[tuple[float, Flow]], draw: random.Random
+    ) -> None:
+        flow = maker.submit()
+        if flow is None:
+            return
+        if draw.random() < 0.2:
+            time.sleep(draw.uniform(0, 0.4))
+            maker.cancel(flow)
+        elif draw.random() < 0.5:
+            failed.append((time.monotonic(), flow))
 
     @staticmethod
     def _submit_and_cancel(
@@ -327,7 +360,7 @@ class Chaos:
 
     def _kill_child_at_a_script(self, draw: random.Random) -> None:
         """With the request on its way: it is dropped, or it is applied and nobody hears of it."""
-        called, then = draw.choice(SCRIPTS[:-1]), draw.choice(("drop_request", "pass"))
+        called, then = draw.choice(SCRIPTS + FLOW_SCRIPTS), draw.choice(("drop_request", "pass"))
         with self._a_node(draw) as node:
             children = node.children()
 
@@ -447,12 +480,14 @@ class Chaos:
 
     def _disturb_producers(self, draw: random.Random) -> None:
         # Nothing of this touches what the nodes do.
-        self._disturb_link(self._producers_link, draw)
+        self._disturb_link(self._producers_link, draw, PRODUCER_SCRIPTS)
 
-    def _disturb_link(self, proxy: Proxy, draw: random.Random) -> None:
+    def _disturb_link(
+        self, proxy: Proxy, draw: random.Random, scripts: tuple[str, ...] = SCRIPTS + FLOW_SCRIPTS
+    ) -> None:
         how = draw.choice(("drop_reply", "drop_reply", "reset", "delay", "stall", "refuse", "cut"))
         if how in ("drop_reply", "reset"):
-            called = script(draw.choice(SCRIPTS)).sha.encode()
+            called = script(draw.choice(scripts)).sha.encode()
             proxy.set(how, times=draw.randint(1, 3), only=called)
             time.sleep(draw.uniform(0.5, 2))
         elif how == "delay":
@@ -499,6 +534,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--rate", type=float, default=15.0, help="submits a second")
+    parser.add_argument("--flows", type=int, default=10, help="workflows in 100 submits, about")
     parser.add_argument("--streams", action="store_true", help="ready work in a stream")
     parser.add_argument("--variant", help="break this on purpose: see variants.py")
     parser.add_argument("--folder", type=Path, help="keep logs and the effect log here")
@@ -508,7 +544,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     report = Chaos(
         seed=given.seed, seconds=given.minutes * 60, folder=folder, rate=given.rate,
-        variant=given.variant, streams=given.streams,
+        variant=given.variant, streams=given.streams, flows=given.flows,
         say=lambda line: print(line, flush=True),
     ).run()
     print(report)

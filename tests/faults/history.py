@@ -18,6 +18,8 @@ The rules, by the names that violations carry:
 - ``idle``       a ready task waited over 2 s while workers were idle and Redis well
 - ``held``       the same for a task that was claimed, and not started
 
+What is asked of workflows beside that stands in ``flow_rules.py``.
+
 A run is *touched* by a fault if its process was killed or told to stop, or was frozen or cut off
 from Redis for long enough that its lease could run out, between the run's beginning and the moment
 its outcome can be taken for recorded. What a touched run did may happen again: at least once.
@@ -34,6 +36,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from flow_rules import SLACK_MS, End, Flow, FlowRules
+
 from skedulr import message
 from skedulr.keys import PoolKeys
 
@@ -47,7 +51,7 @@ FOREVER = float("inf")
 
 
 class Effect(NamedTuple):
-    """One line of the effect log; ``at`` is monotonic seconds."""
+    """One line of the effect log; ``at`` is monotonic seconds, ``epoch`` the wall clock's."""
 
     uid: str
     attempt: int
@@ -55,6 +59,8 @@ class Effect(NamedTuple):
     phase: str
     pid: int
     at: float
+    epoch: float = 0.0
+    given: str = ""
 
 
 class Submitted(NamedTuple):
@@ -79,16 +85,17 @@ class Fault(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The queue at one moment: tasks that are ready or due, claimed, and workers that live."""
+    """A pool at one moment: tasks that are ready or due, claimed, and workers that live."""
 
     at: float
     ready: int
     claimed: int
     workers: int
+    pool: str = ""
 
 
 class Final(NamedTuple):
-    """Where a task is at the end, and what its record says."""
+    """Where a task is at the end, and what its record says; ``state`` "begun" of a workflow."""
 
     places: frozenset[str]
     state: str | None = None
@@ -96,6 +103,11 @@ class Final(NamedTuple):
     failures: int = 0
     #: Whether it is dead because its processes died.
     crashed: bool = False
+    #: Its result, if it succeeded.
+    value: Any = None
+    #: How it ended, each time, and when it was put back or opened again in between, ms.
+    ends: tuple[End, ...] = ()
+    opened: tuple[float, ...] = ()
 
 
 class Violation(NamedTuple):
@@ -120,6 +132,8 @@ class Run:
     began: float
     over: float = FOREVER
     phase: str = "vanished"
+    epoch: float = 0.0
+    given: str = ""
 
 
 @dataclass
@@ -134,13 +148,16 @@ class History:
     faults: list[Fault] = field(default_factory=list)
     finals: dict[str, Final] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
+    flows: list[Flow] = field(default_factory=list)
+    #: Which pool's child a process was, where samples are of several pools.
+    pool_of: dict[int, str] = field(default_factory=dict)
     #: The pool's own totals, "succeeded" and "failed"; empty: not looked at.
     totals: dict[str, int] = field(default_factory=dict)
 
     def verdict(self) -> list[Violation]:
         """Everything that is wrong, in the order of the rules above."""
         return [
-            *self._ends(), *self._runs(), *self._counts(), *self._waits(),
+            *self._ends(), *self._runs(), *self._counts(), *self._waits(), *self._flows(),
         ]
 
     # Where tasks ended
@@ -169,7 +186,10 @@ class History:
         for one in sorted(self.effects, key=lambda effect: effect.at):
             key = one.uid, one.token, one.pid
             if one.phase == "began":
-                run = open_runs[key] = Run(one.uid, one.attempt, one.token, one.pid, one.at)
+                run = open_runs[key] = Run(
+                    one.uid, one.attempt, one.token, one.pid, one.at, epoch=one.epoch,
+                    given=one.given,
+                )
                 found[one.uid].append(run)
             elif key in open_runs:
                 open_runs[key].over, open_runs[key].phase = one.at, one.phase
@@ -178,9 +198,10 @@ class History:
     def _runs(self) -> Iterator[Violation]:
         touching = _Touching(self)
         for uid, runs in self.runs().items():
-            for run, after in pairwise(runs):
-                yield from self._followed(run, after, touching)
             final = self.finals.get(uid)
+            for run, after in pairwise(runs):
+                if not _opened_between(run, after, final):
+                    yield from self._followed(run, after, touching)
             if final is not None and final.state == "succeeded":
                 yield from _last_run(uid, runs[-1], final)
 
@@ -213,10 +234,17 @@ class History:
     # Waiting beside idle workers
 
     def _waits(self) -> Iterator[Violation]:
-        executing = _Executing(run for runs in self.runs().values() for run in runs)
+        for pool in sorted({one.pool for one in self.samples}):
+            yield from self._waits_in(pool)
+
+    def _waits_in(self, pool: str) -> Iterator[Violation]:
+        executing = _Executing(
+            run for runs in self.runs().values() for run in runs
+            if self.pool_of.get(run.pid, pool) == pool
+        )
         for rule, settle_s in (("idle", SETTLE_S), ("held", self.lease_s + 6 + SETTLE_S)):
             since: float | None = None
-            for sample in sorted(self.samples):
+            for sample in sorted(one for one in self.samples if one.pool == pool):
                 running = executing.at(sample.at)
                 idle = sample.workers > running
                 waiting = sample.ready if rule == "idle" else sample.claimed - running
@@ -225,7 +253,7 @@ class History:
                     continue
                 since = sample.at if since is None else since
                 if sample.at - since > self.idle_s:
-                    yield Violation(rule, "", (
+                    yield Violation(rule, pool and f"pool {pool}", (
                         f"{waiting} tasks waited for over {self.idle_s:g} s with {running} of "
                         f"{sample.workers} workers busy, at {sample.at:.3f}"
                     ))
@@ -238,6 +266,40 @@ class History:
             for fault in self.faults
             if rule == "held" or fault.kind in ("outage", "blip", "cut off", "stopped", "frozen")
         )
+
+
+    # Workflows
+
+    def _flows(self) -> Iterator[Violation]:
+        runs, touching = self.runs(), _Touching(self)
+        for flow in self.flows:
+            rules = FlowRules(flow, self.finals, runs, self._deaf)
+            for uid in (flow.uid, *(one.uid for one in flow.steps), *rules.children()):
+                final = self.finals.get(uid)
+                if final is None:
+                    continue  # all of it has to be there, or nothing: that is the rule "half"
+                crashes = sum(map(touching.touched, runs.get(uid, ())))
+                if final.crashed and crashes < 3:
+                    yield Violation("end", uid, f"it is dead of {crashes} crashes")
+                if final.places != frozenset(("records", "done")):
+                    yield from _end_of(uid, final, (final.state or "",))
+            yield from (Violation(*one) for one in rules.broken())
+
+    def _deaf(self, run: Run, at: float) -> bool:
+        """Whether the run's process may not have heard yet of what was said at that time."""
+        return any(
+            fault.begin <= run.began <= fault.end + SETTLE_S and fault.end + SETTLE_S >= at
+            and (not fault.pids or run.pid in fault.pids)
+            for fault in self.faults if fault.kind in ("outage", "blip", "cut off", "frozen")
+        )
+
+
+def _opened_between(run: Run, after: Run, final: Final | None) -> bool:
+    """Whether the task was put back, or opened again, when the first run was over."""
+    return final is not None and any(
+        run.epoch * 1000 - SLACK_MS <= at_ms <= after.epoch * 1000 + SLACK_MS
+        for at_ms in final.opened
+    )
 
 
 class _Touching:
@@ -343,14 +405,15 @@ def read_effects(file: Path) -> list[Effect]:
     text = file.read_text()
     # The last line may be half written.
     return [
-        Effect(words[0], int(words[1]), words[2], words[3], int(words[4]), float(words[5]))
+        Effect(words[0], int(words[1]), words[2], words[3], int(words[4]), float(words[5]),
+               float(words[6]), words[7] if len(words) > 7 else "")
         for words in (line.split() for line in text[: text.rfind("\n") + 1].splitlines())
     ]
 
 
 #: Where an id can be: hashes, sets and sorted sets of a pool.
-_HASHES = ("tasks", "claims", "info", "records", "broken")
-_ZSETS = ("ready", "delayed", "suspects", "leases", "done", "dead")
+_HASHES = ("tasks", "claims", "info", "records", "broken", "waiting")
+_ZSETS = ("ready", "delayed", "suspects", "leases", "done", "dead", "held")
 
 
 def read_finals(client: Any, keys: PoolKeys) -> dict[str, Final]:
@@ -386,10 +449,18 @@ def _final(places: set[str], record: bytes) -> Final:
     except Exception:
         return Final(frozenset(places), "unreadable")
     last = journal.entries[-1]
-    token = last.value if last.kind == message.SUCCEEDED and isinstance(last.value, str) else None
+    value = last.value if last.kind == message.SUCCEEDED else None
+    # A task returns its token, or a list that begins with it.
+    token = value[0] if isinstance(value, list) and value else value
     failures = sum(1 for one in journal.entries if one.kind in (message.FAILED, message.DEAD))
     crashed = isinstance(last.value, list) and last.value[0] == message.CRASHED_TYPE
-    return Final(frozenset(places), journal.end_state, token, failures, crashed)
+    return Final(
+        frozenset(places), "begun" if "steps" in journal.extras else journal.end_state,
+        token if isinstance(token, str) else None, failures, crashed, value,
+        tuple(End(message.END_STATES[one.kind], one.at_ms) for one in journal.entries
+              if one.kind in message.END_STATES),
+        tuple(one.at_ms for one in journal.entries if one.kind == message.RESUBMITTED),
+    )
 
 
 def read_totals(client: Any, keys: PoolKeys) -> dict[str, int]:
@@ -401,3 +472,9 @@ def ready_pids(log: str) -> dict[int, int]:
     """From a node's log: how many workers the child of each process id said it has."""
     found = re.findall(r"(\d+) workers ready, pid (\d+)", log)
     return {int(pid): int(count) for count, pid in found}
+
+
+def pools_of_pids(log: str) -> dict[int, str]:
+    """From a node's log: whose child each process id was."""
+    found = re.findall(r"pool (\S+): \d+ workers ready, pid (\d+)", log)
+    return {int(pid): pool for pool, pid in found}

@@ -19,9 +19,12 @@ def test_a_task_that_is_cancelled_while_the_answer_of_its_claim_is_on_its_way_do
         running = whole.submit("hold", 60)
         whole.effect("began", running)
         wait_until(lambda: listens(whole), what="its child listens")
-        held = whole.trap(node, "claim", "hold_reply", when=lambda: whole.queued() > 0)
-        uid = whole.submit("plain")
+        submitted: list[str] = []
+        held = whole.trap(
+            node, "claim", "hold_reply", act=lambda: submitted.append(whole.submit("plain"))
+        )
         wait_until(lambda: held.sprung, what="it is claimed")
+        (uid,) = submitted
         task, other = (whole.app().get(f"default/{one}") for one in (uid, running))
         wait_until(lambda: task.state == "running", what="the claim was applied")
         assert task.cancel() is True

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from flow_rules import End, Flow, Step
 from history import Effect, Fault, Final, History, Sample, Submitted, read_effects
 
 DONE = frozenset(("records", "done"))
@@ -250,6 +252,233 @@ def test_what_a_dead_process_held_waits_for_its_lease() -> None:
     assert "held" in rules(sampled(0, 2, faults=(killed,), seconds=30))
 
 
+# Workflows: ``b`` goes over the list of ``a``, ``c`` is given both. ``f`` fails, is put back, and
+# succeeds; ``g`` depends on it. ``d`` is after ``c``, in the branch for when ``f`` fails; ``e`` is
+# in that for when ``c`` does.
+
+
+def step_run(uid: str, at: float, given: str = "", *, token: str = "", **more: Any) -> list[Effect]:
+    """A run of a second; wall clock and monotonic clock are the same here."""
+    found = run(uid, token or f"o:{uid}", at, at + 1, **more)
+    return [one._replace(epoch=one.at, given=given if one.phase == "began" else "")
+            for one in found]
+
+
+def ended(*ends: tuple[str, float], value: Any = None, opened: tuple[float, ...] = (),
+          **more: Any) -> Final:
+    """By what it ended, and when, s."""
+    state = ends[-1][0]
+    token = value[0] if isinstance(value, list) else value
+    return Final(
+        DEAD if state == "dead" else DONE, state, token, value=value,
+        ends=tuple(End(one, at * 1000) for one, at in ends),
+        opened=tuple(at * 1000 for at in opened), **more,
+    )
+
+
+def one_good_flow() -> History:
+    both = '[["o:a","x"],["o:b.0","o:b.1"]]'
+    return History(
+        lease_s=3,
+        flows=[Flow("w", "stored", [
+            Step("a"),
+            Step("b", (("S", "a"),), kind="map", source="a"),
+            Step("c", (("S", "a"), ("S", "b")), args=("b",)),
+            Step("d", (("F", "f"), ("A", "c"))),
+            Step("e", (("F", "c"),)),
+            Step("f", ends=("succeeded", "dead")),
+            Step("g", (("S", "f"),)),
+        ])],
+        effects=[
+            *step_run("f", 1, phase="failed"), *step_run("f", 5, token="o:f2"),
+            *step_run("g", 8, '[["o:f2"],[]]'), *step_run("a", 5),
+            *step_run("b.0", 10, '[[],["o:a"]]'), *step_run("b.1", 10, '[[],["x"]]'),
+            *step_run("c", 20, f'[{both},[["o:b.0","o:b.1"]]]'),
+            *step_run("d", 30, '[["o:f2","o:c"],[]]'),
+        ],
+        finals={
+            "w": Final(DONE, "begun"),
+            "a": ended(("succeeded", 6), value=["o:a", "x"]),
+            "b.0": ended(("succeeded", 11), value="o:b.0"),
+            "b.1": ended(("succeeded", 11), value="o:b.1"),
+            "b": ended(("succeeded", 12), value=["o:b.0", "o:b.1"]),
+            "c": ended(("succeeded", 21), value="o:c"),
+            "d": ended(("succeeded", 31), value="o:d"),
+            "e": ended(("skipped", 22)),
+            "f": ended(("dead", 2), ("succeeded", 6), value="o:f2", opened=(4,)),
+            "g": ended(("skipped", 3), ("succeeded", 9), value="o:g", opened=(4,)),
+        },
+    )
+
+
+def without(history: History, *uids: str) -> History:
+    return replace(
+        history, effects=[one for one in history.effects if one.uid not in uids],
+        finals={uid: one for uid, one in history.finals.items() if uid not in uids},
+    )
+
+
+def changed(uid: str, final: Final, *effects: Effect) -> History:
+    """The good one, but with this end of a step and, if any are given, these effects of it."""
+    history = one_good_flow()
+    kept = [one for one in history.effects if one.uid != uid or not effects]
+    return replace(
+        history, effects=[*kept, *effects], finals={**history.finals, uid: final}
+    )
+
+
+def test_a_clean_workflow_has_no_violations() -> None:
+    assert rules(one_good_flow()) == []
+
+
+def test_a_workflow_is_there_as_a_whole_or_not_at_all() -> None:
+    whole = one_good_flow()
+    steps = [one.uid for one in whole.flows[0].steps]
+    nothing = without(whole, "w", "b.0", "b.1", *steps)
+    assert rules(nothing) == ["half"]
+    for answer in ("maybe", "refused"):
+        whole.flows[0].answer = answer
+        assert rules(whole) == (["half"] if answer == "refused" else [])
+        assert rules(nothing) == []
+        assert rules(without(whole, "b")) == ["half"]
+
+
+@pytest.mark.parametrize("places", [("ready", "tasks"), ("waiting", "held", "tasks")])
+def test_a_step_without_an_end_is_unfinished_and_waits_in_vain_if_it_waits(
+    places: tuple[str, ...]
+) -> None:
+    history = without(one_good_flow(), "d")
+    history.finals["d"] = Final(frozenset(places))
+    vain = ["waiting"] if "waiting" in places else []
+    assert rules(history) == ["unfinished", *vain]
+    # As long as what it waits for has not ended, it does so rightly.
+    history.finals["c"] = Final(frozenset(("ready", "tasks")))
+    assert "waiting" not in rules(history)
+
+
+def test_a_step_that_began_before_what_it_depends_on_had_succeeded_is_found() -> None:
+    assert rules(changed("c", ended(("succeeded", 12), value="o:c"), *step_run("c", 11.5))) == (
+        ["early"]
+    )
+    # ``f`` had ended then, and not well.
+    history = changed("g", ended(("succeeded", 4), value="o:g"), *step_run("g", 3))
+    assert rules(history) == ["early"]
+    assert rules(changed("b.0", one_good_flow().finals["b.0"], *step_run("b.0", 5.5))) == ["early"]
+
+
+def test_a_step_that_began_before_what_it_is_after_had_ended_is_found() -> None:
+    assert rules(changed("d", ended(("succeeded", 21), value="o:d"), *step_run("d", 20.5))) == (
+        ["early"]
+    )
+
+
+def test_a_failure_branch_that_began_before_any_failure_is_found() -> None:
+    history = without(one_good_flow(), "g")
+    history.finals["g"] = ended(("skipped", 26))
+    history.finals["f"] = ended(("dead", 25))
+    history.effects = [
+        *(one for one in history.effects if one.uid not in ("f", "d")),
+        *step_run("f", 24, phase="failed"), *step_run("d", 22),
+    ]
+    assert rules(history) == ["branch"]
+
+
+def test_a_step_that_was_skipped_and_ran_is_found() -> None:
+    history = changed("e", ended(("skipped", 22)), *step_run("e", 21.5, phase="failed"))
+    assert rules(history) == ["branch", "skipped"]
+
+
+def test_a_step_that_was_skipped_for_nothing_is_found() -> None:
+    history = without(one_good_flow(), "c", "d", "e")
+    history.finals["c"] = ended(("skipped", 13))
+    history.flows[0].steps = [
+        one for one in history.flows[0].steps if one.uid not in ("d", "e")
+    ]
+    assert rules(history) == ["skipped"]
+
+
+def test_a_step_that_was_never_opened_again_is_found() -> None:
+    history = without(one_good_flow(), "g")
+    history.finals["g"] = ended(("skipped", 3))
+    assert rules(history) == ["skipped"]
+
+
+def test_a_step_that_ran_though_its_trigger_could_not_happen_is_found() -> None:
+    history = changed("e", ended(("succeeded", 24), value="o:e"), *step_run("e", 23))
+    assert rules(history) == ["skipped", "branch"]
+
+
+def test_an_end_of_a_step_that_nothing_asked_for_is_found() -> None:
+    assert rules(changed("d", ended(("dead", 31)))) == ["step"]
+    assert rules(changed("d", ended(("cancelled", 31)))) == ["step"]
+
+
+def test_a_join_that_is_started_twice_is_doubled_unless_a_crash_is_the_reason() -> None:
+    again = step_run("c", 18, token="o:c0")
+    history = one_good_flow()
+    history.effects = [*history.effects, *again]
+    assert rules(history) == ["doubled"]
+    history.faults = [Fault("killed", 18.5, 18.5, frozenset((PID,)))]
+    assert rules(history) == []
+
+
+def test_a_step_that_ran_twice_in_one_opening_is_doubled() -> None:
+    history = one_good_flow()
+    # ``f`` was put back at 4, and ran after that at 4.5 and at 5.
+    history.effects += step_run("f", 4.5, token="o:f1")
+    assert rules(history) == ["doubled"]
+
+
+def test_a_step_that_begins_after_a_cancel_was_answered_is_found() -> None:
+    history = one_good_flow()
+    history.flows[0].cancel, history.flows[0].cancelled_at = True, 25
+    assert rules(history) == ["cancelled"]
+    history.flows[0].cancelled_at = 29.5  # it was claimed by then, and the message on its way
+    assert rules(history) == []
+    history.flows[0].cancelled_at = 7.5
+    assert rules(history) == ["cancelled"] * 4
+    history.faults = [Fault("frozen", 6, 8, frozenset((PID,)))]
+    assert rules(history) == ["cancelled"] * 2
+    history.faults = [Fault("frozen", 6, 40, frozenset((PID,)))]
+    assert rules(history) == []
+
+
+@pytest.mark.parametrize("given", [
+    '[["!dead","o:other"],[]]', '[["o:f2","!skipped"],[]]', '[["o:f2"],[]]',
+    '[["o:f1","o:c"],[]]', '[["o:f2","o:c"],["o:c"]]',
+])
+def test_results_that_are_not_the_parents_are_found(given: str) -> None:
+    history = changed("d", one_good_flow().finals["d"], *step_run("d", 30, given))
+    assert rules(history) == ["given"]
+
+
+def test_a_map_whose_result_is_not_that_of_its_tasks_is_found() -> None:
+    history = one_good_flow()
+    history.finals["b"] = history.finals["b"]._replace(value=["o:b.1", "o:b.0"])
+    assert "mapped" in rules(history)
+    history = without(one_good_flow(), "b.1")
+    assert "mapped" in rules(history)
+    history = changed("b.1", one_good_flow().finals["b.1"], *step_run("b.1", 10, '[[],["y"]]'))
+    assert rules(history) == ["mapped"]
+
+
+def test_the_end_of_a_part_says_whether_a_step_of_it_failed() -> None:
+    history = History(
+        lease_s=3, flows=[Flow("w", "stored", [
+            Step("a", ends=("dead",)), Step("p", (("A", "a"),), kind="part", parts=("a",)),
+        ])],
+        finals={"a": ended(("dead", 2)), "p": ended(("skipped", 3))},
+    )
+    assert rules(history) == []
+    history.finals["p"] = ended(("succeeded", 3))
+    assert rules(history) == ["step"]
+    history.finals["a"] = ended(("succeeded", 2))
+    history.flows[0].steps[0] = Step("a")
+    assert rules(history) == []
+    history.finals["p"] = ended(("skipped", 3))
+    assert rules(history) == ["skipped"]
+
+
 # Reading
 
 
@@ -257,4 +486,4 @@ def test_a_line_half_written_is_left_out(tmp_path: Path) -> None:
     log = tmp_path / "effects"
     assert read_effects(log) == []
     log.write_text("a 1 o:1 began 7 1.5 99.0\nb 2 o:2 en")
-    assert read_effects(log) == [Effect("a", 1, "o:1", "began", 7, 1.5)]
+    assert read_effects(log) == [Effect("a", 1, "o:1", "began", 7, 1.5, 99.0)]

@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable
 
 import pytest
+from harness import Node
 from servers import Server, wait_until
-from world import World
+from world import Trap, World
 
 from skedulr.redis_scripts import script
 
@@ -41,9 +42,18 @@ def provoke(world: World, step: str) -> None:
         world.submit("hold", 0.05)
 
 
-def when(world: World, step: str) -> Callable[[], bool]:
-    """Claims that find nothing are of no interest."""
-    return (lambda: world.queued() > 0) if step == "claim" else (lambda: True)
+def spring(
+    world: World, node: Node, step: str, mode: str, act: Callable[[], None] = lambda: None
+) -> Trap:
+    """Have the trap of a node's proxy meet a call of this script that matters."""
+    if step == "claim":
+        # It is sent before there is work, and sleeps: work comes as it comes by.
+        trap = world.trap(node, step, mode, act=lambda: (provoke(world, step), act()))
+    else:
+        trap = world.trap(node, step, mode, act=act)
+        provoke(world, step)
+    wait_until(lambda: trap.sprung, what=f"{step} is called")
+    return trap
 
 
 def stop(pid: int) -> None:
@@ -60,9 +70,7 @@ def test_a_process_that_dies_at_a_script_loses_and_doubles_nothing(
         node = whole.node("node", proxied=True)
         child = node.child()
         mode = "drop_request" if moment == "before it was applied" else "drop_reply"
-        trap = whole.trap(node, step, mode, act=lambda: stop(child), when=when(whole, step))
-        provoke(whole, step)
-        wait_until(lambda: trap.sprung, what=f"{step} is called")
+        trap = spring(whole, node, step, mode, act=lambda: stop(child))
         if mode == "drop_reply":
             wait_until(lambda: trap.lost > 0, what=f"{step} was applied")
         whole.kill(child)
@@ -78,9 +86,7 @@ def test_a_request_or_a_reply_that_is_lost_is_repeated_and_runs_nothing_twice(
 ) -> None:
     with world(lease_s=5) as whole:
         node = whole.node("node", proxied=True)
-        trap = whole.trap(node, step, mode, when=when(whole, step))
-        provoke(whole, step)
-        wait_until(lambda: trap.sprung, what=f"{step} is called")
+        spring(whole, node, step, mode)
         (node.folder / "open").touch()
         history = whole.settle()
     assert [str(one) for one in history.verdict()] == []
@@ -130,11 +136,14 @@ def test_a_reply_of_a_claim_that_comes_after_its_lease_starts_nothing(
     process may have the task."""
     with world(lease_s=1) as whole:
         slow = whole.node("slow", proxied=True)
-        held = whole.trap(slow, "claim", "hold_reply", when=lambda: whole.queued() > 0)
-        uid = whole.submit("gate", "open")
+        submitted: list[str] = []
+        held = whole.trap(
+            slow, "claim", "hold_reply",
+            act=lambda: submitted.append(whole.submit("gate", "open")),
+        )
         wait_until(lambda: held.sprung, what="the slow node claims")
         heir = whole.node("heir")
-        whole.effect("began", uid)
+        whole.effect("began", submitted[0])
         held.let_go()
         (heir.folder / "open").touch()
         (slow.folder / "open").touch()

@@ -66,17 +66,17 @@ def broken(name: str | None) -> Iterator[None]:
     if name is None:
         yield
         return
-    read, claim = redis_scripts._read, store.Store.claim
+    read, promote = redis_scripts._read, store.Store.promote
     redis_scripts._read = _reader(read, LUA[name])
     if name == "promote_not_atomic":
-        store.Store.claim = _promote_in_two_steps(claim)  # type: ignore[method-assign]
+        store.Store.promote = _promote_in_two_steps(promote)  # type: ignore[method-assign]
     _forget_scripts()
     try:
         for change in LUA[name]:
             redis_scripts._read(change.file)
         yield
     finally:
-        redis_scripts._read, store.Store.claim = read, claim  # type: ignore[method-assign]
+        redis_scripts._read, store.Store.promote = read, promote  # type: ignore[method-assign]
         _forget_scripts()
 
 
@@ -100,25 +100,25 @@ def _forget_scripts() -> None:
     store._scripts.clear()
 
 
-def _promote_in_two_steps(claim: Callable[..., Any]) -> Callable[..., Any]:
-    def claim_after_moving(self: Any, lane: Any, *args: Any) -> Any:
+def _promote_in_two_steps(promote: Callable[..., Any]) -> Callable[..., Any]:
+    def promote_after_moving(self: Any, wire: Any, *args: Any) -> Any:
         import gevent
 
-        wire, keys = lane.wire, self.keys
+        keys = self.keys
         seconds, microseconds = wire.call("TIME")
         now_ms = int(seconds) * 1000 + int(microseconds) // 1000
         due = wire.call("ZRANGEBYSCORE", keys.delayed, "-inf", now_ms)
         if due:
-            # What comes between the two steps once in a while comes here every time: the process
-            # of the second slot moves them when that of the first has claimed them already.
-            slot = int(lane.owner.split(".")[1])
-            gevent.sleep(0.1 + 0.15 * slot)
+            # What comes between the two steps once in a while comes here every time: who is second
+            # moves them when they were claimed already.
+            gevent.sleep(0.1 + 0.15 * (wire.call("INCR", "faults-turn") % 2))
         for uid in due:
             wire.call("ZREM", keys.delayed, uid)
             wire.call("ZADD", keys.ready, now_ms, uid)
-        return claim(self, lane, *args)
+            wire.call("RPUSH", keys.wake, "1")
+        return promote(self, wire, *args)
 
-    return claim_after_moving
+    return promote_after_moving
 
 
 def _let_the_clock_jump() -> None:
@@ -132,13 +132,19 @@ def _let_the_clock_jump() -> None:
 
 
 def main() -> int:
-    """What ``skedulr-master`` does, as a variant; or, no variant, with a ``jumping_clock``."""
+    """What ``skedulr-master`` does, as a variant; or, no variant, with a ``jumping_clock``, or
+    ``hurried``: where children die one after the other, the next one comes soon all the same."""
     from gevent import monkey
 
     monkey.patch_all()
     name: str | None = sys.argv[1]
     if name == "jumping_clock":
         _let_the_clock_jump()
+        name = None
+    if name == "hurried":
+        from skedulr.pools import children
+
+        children.LONGEST_PAUSE_S = 0.1
         name = None
     from skedulr.launch import run
 

@@ -20,6 +20,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,7 @@ from history import (
     History,
     Sample,
     Submitted,
+    pools_of_pids,
     read_effects,
     read_finals,
     read_totals,
@@ -66,12 +68,12 @@ class Trap(Proxy):
 
     def set_trap(
         self, called: str, then: str, act: Callable[[], None] = lambda: None,
-        when: Callable[[], bool] = lambda: True,
+        when: Callable[[], bool] = lambda: True, holds: Sequence[bytes] = (),
     ) -> None:
-        """At the next call of the script ``called`` for which ``when()`` is true: ``act()``, then
-        the proxy's mode ``then`` for this request."""
+        """At the next call of the script ``called`` for which ``when()`` is true, and whose request
+        holds all of these bytes: ``act()``, then the proxy's mode ``then`` for this request."""
         self.sprung = False
-        self._then, self._act, self._when = then, act, when
+        self._then, self._act, self._when, self._holds = then, act, when, holds
         self._waits_for = script(called).sha.encode()
 
     def disarm(self) -> None:
@@ -79,7 +81,10 @@ class Trap(Proxy):
         self._waits_for = b""
 
     def _spend(self, piece: bytes) -> str:
-        if self._waits_for and self._waits_for in piece and self._when():
+        if (
+            self._waits_for and self._waits_for in piece
+            and all(one in piece for one in self._holds) and self._when()
+        ):
             self._waits_for = b""
             self._act()
             self.sprung = True
@@ -115,10 +120,15 @@ class World:
 
     def __init__(
         self, server: Server, folder: Path, *, lease_s: float = 2.0, pools: str = "default=4",
-        idle_s: float = MOST_IDLE_S,
+        idle_s: float = MOST_IDLE_S, names: tuple[str, ...] = ("default",),
+        namespace: str = "faults", kept: str = "",
     ) -> None:
+        """``names`` are the pools that are looked at; ``keys`` is the first. ``kept`` is the
+        transport of all pools that do not say theirs."""
+        self.kept = kept
         self.server, self.folder, self.lease_s, self.pools = server, folder, lease_s, pools
-        self.keys = PoolKeys("faults", "default")
+        self.every_keys = [PoolKeys(namespace, name) for name in names]
+        self.keys = self.every_keys[0]
         self.nodes: list[Node] = []
         self.history = History(lease_s=lease_s, idle_s=idle_s)
         self.log = folder / "effects.log"
@@ -164,8 +174,11 @@ class World:
         path = os.pathsep.join((str(HERE), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep)
         node = Node(
             self.folder / name, url, "--lease", f"{self.lease_s:g}", "--keep-records", "10000000",
-            *flags, pools=pools or self.pools, work="", modules=("effect_tasks",),
-            namespace="faults", env={"EFFECT_LOG": str(self.log), "PYTHONPATH": path},
+            *flags, pools=self._spec(pools or self.pools), work="", modules=("effect_tasks",),
+            namespace=self.keys.namespace,
+            env={"EFFECT_LOG": str(self.log), "PYTHONPATH": path, **(
+                {"HURRY": "yes"} if len(self.every_keys) > 1 else {}
+            )},
         )
         if variant is not None:
             arguments = node.command[node.command.index("master") + 1:]
@@ -175,19 +188,24 @@ class World:
             self._proxies[node] = proxy
         return node.start(sum(self._processes(node))) if start else node
 
+    def _spec(self, pools: str) -> str:
+        return ",".join(
+            one if ":" in one or not self.kept else f"{one}:{self.kept}" for one in pools.split(",")
+        )
+
     def proxy(self, node: Node) -> Trap:
         """What is between a node and the server."""
         return self._proxies[node]
 
     def trap(
         self, node: Node, called: str, then: str, act: Callable[[], None] = lambda: None,
-        when: Callable[[], bool] = lambda: True,
+        when: Callable[[], bool] = lambda: True, holds: Sequence[bytes] = (),
     ) -> Trap:
         """Set the trap of a node's proxy. The server knows the script from now on: the first call
         of one that it does not know is answered NOSCRIPT and does nothing."""
         self.server.client.script_load(script(called).text)
         proxy = self._proxies[node]
-        proxy.set_trap(called, then, act, when)
+        proxy.set_trap(called, then, act, when, holds)
         return proxy
 
     @staticmethod
@@ -200,7 +218,9 @@ class World:
 
     def app(self, url: str | None = None, **settings: object) -> skedulr.Skedulr:
         """A producer's app."""
-        return skedulr.Skedulr(url=url or self.server.url, namespace="faults", **settings)
+        return skedulr.Skedulr(
+            url=url or self.server.url, namespace=self.keys.namespace, **settings
+        )
 
     def submit(
         self, name: str, *args: object, ends: tuple[str, ...] = ("succeeded",),
@@ -260,7 +280,7 @@ class World:
 
     def describe(self) -> str:
         """What there is, for the message of a failure."""
-        finals = read_finals(self.server.client, self.keys)
+        finals = self.look().finals
         lines = [f"{uid}: {sorted(final.places)} {final.state}" for uid, final in finals.items()]
         lines += [str(one) for one in self.effects()[-20:]]
         lines += [f"--- {node.folder.name}\n{node.log[-3000:]}" for node in self.nodes]
@@ -291,22 +311,26 @@ class World:
             try:
                 seconds, micros = client.time()
                 at = time.monotonic()
-                pipe = client.pipeline(transaction=True)
-                pipe.zcard(self.keys.ready)
-                pipe.zcount(self.keys.delayed, "-inf", seconds * 1000 + micros // 1000)
-                pipe.hgetall(self.keys.claims)
-                pipe.xrange(self.keys.stream)
-                queued, due, claims, entries = pipe.execute()
-                ready, claimed = _ready(queued, entries, claims), len(claims)
+                now_ms = seconds * 1000 + micros // 1000
+                found = [_sampled(client, keys, now_ms) for keys in self.every_keys]
             except redis.RedisError:
                 continue
-            self.history.samples.append(Sample(at, ready + due, claimed, self._workers()))
+            workers = self._workers()
+            self.history.samples += [
+                Sample(at, ready, claimed, workers[keys.pool], keys.pool)
+                for keys, (ready, claimed) in zip(self.every_keys, found, strict=True)
+            ]
 
-    def _workers(self) -> int:
-        return sum(
-            count for node in list(self.nodes) for pid, count in ready_pids(node.log).items()
-            if _runs(pid)
-        )
+    def _workers(self) -> Counter[str]:
+        workers: Counter[str] = Counter()
+        for node in list(self.nodes):
+            log = node.log
+            pools = pools_of_pids(log)
+            self.history.pool_of |= pools
+            for pid, count in ready_pids(log).items():
+                if _runs(pid):
+                    workers[pools[pid]] += count
+        return workers
 
     # Faults
 
@@ -350,12 +374,13 @@ class World:
 
     def settle(self, timeout: float = 30) -> History:
         """Wait until nothing is left to do, or no longer; the whole history."""
-        keys, client = self.keys, self.server.client
+        client = self.server.client
 
         def over() -> bool:
-            return not (
+            return not any(
                 client.hlen(keys.tasks) or client.zcard(keys.ready) or client.zcard(keys.delayed)
-                or client.hlen(keys.claims)
+                or client.hlen(keys.claims) or client.zcard(keys.outbox)
+                for keys in self.every_keys
             )
 
         try:
@@ -368,8 +393,13 @@ class World:
         """The history so far."""
         history = self.history
         history.effects = read_effects(self.log)
-        history.finals = read_finals(self.server.client, self.keys)
-        history.totals = read_totals(self.server.client, self.keys)
+        history.finals, totals = {}, Counter[str]()
+        for keys in self.every_keys:
+            history.finals |= read_finals(self.server.client, keys)
+            totals.update(read_totals(self.server.client, keys))
+        history.totals = {"succeeded": totals["succeeded"], "failed": totals["failed"]}
+        for node in self.nodes:
+            history.pool_of |= pools_of_pids(node.log)
         return history
 
 
@@ -378,6 +408,17 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         pass  # it died meanwhile
+
+
+def _sampled(client: redis.Redis, keys: PoolKeys, now_ms: int) -> tuple[int, int]:
+    """How many tasks of a pool are ready or due, and how many are claimed."""
+    pipe = client.pipeline(transaction=True)
+    pipe.zcard(keys.ready)
+    pipe.zcount(keys.delayed, "-inf", now_ms)
+    pipe.hgetall(keys.claims)
+    pipe.xrange(keys.stream)
+    queued, due, claims, entries = pipe.execute()
+    return _ready(queued, entries, claims) + due, len(claims)
 
 
 def _ready(

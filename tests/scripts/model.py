@@ -313,14 +313,13 @@ class Model:
             return self._claimed([
                 self.tasks[uid] for uid in known.split() if self._holds(uid, token)
             ])
+        mine = self.owners[owner]
+        if want == 0:
+            mine.lanes["claim"] = f"{number} "
+            return -1, [], []
         if "paused" in self.meta:
             return -1, [], []
-        moved = self._promote(now, 500)
-        if want == 0:
-            if moved:
-                self._wake()
-            return self._claimed([])
-        mine = self.owners[owner]
+        self._promote(now, 500)
         allowed, next_group = 0, None
         if starting and self._in(SUSPECT):
             allowed, next_group = self._group_allowed(now, owner)
@@ -342,7 +341,7 @@ class Model:
                     next_group = now + 500
             if self._in(QUEUED, SUSPECT):
                 self._wake()
-        return self._claimed(taken, next_group)
+        return self._claimed(taken, now if taken and self._in(QUEUED) else next_group)
 
     def _claimed(
         self, taken: list[Entry], next_group: int | None = None

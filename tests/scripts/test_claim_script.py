@@ -76,15 +76,18 @@ def test_a_task_is_never_given_before_it_is_due(pool: Scripts) -> None:
     assert "ready" not in pool.state()
 
 
-def test_a_claim_that_wants_nothing_still_promotes_and_wakes_another_fetcher(
-    pool: Scripts,
-) -> None:
-    pool.submit(task("a", when="+5000"))
-    pool.sleep_until_due("a")
-    pool.drain_wake()
-    assert pool.claim(want=0).uids == []
-    assert pool.state()["ready"] == {"a": place(2)}
-    assert pool.woken()
+def test_a_claim_that_wants_nothing_ends_the_lane_for_one_that_comes_late(pool: Scripts) -> None:
+    pool.submit(task("a"))
+    assert pool.claim(want=0, number=7).uids == []
+    assert pool.claim(number=7).uids == [], "it was on its way when the other one overtook it"
+    assert pool.state()["ready"] == {"a": place(1)}
+
+
+def test_the_answer_says_that_there_is_more(pool: Scripts) -> None:
+    pool.submit(task("a"), task("b"))
+    first = pool.claim(want=1)
+    assert first.next_due == first.now
+    assert pool.claim(want=1).next_due == -1
 
 
 def test_a_paused_pool_gives_nothing_and_promotes_nothing(pool: Scripts) -> None:

@@ -17,7 +17,7 @@ def test_a_skipped_task_waits_again_with_its_history(pool: Scripts) -> None:
         "tasks": {"c": body("c", stored, (b"parent failed", at), (b"again", reply.now))},
         "waiting": {"c": "1 0 - - S"}, "held": {"c": reply.now},
         "edges": {"c": "0,1 default/d,1,0"},
-        "outbox": {"a c": reply.now, "r c": reply.now},
+        "outbox": {"t c": reply.now, "r c": reply.now},
         "stats": {"skipped": "1"},
     }
     assert pool.state() == after

@@ -126,15 +126,18 @@ def test_keys_that_take_turns_take_turns(pool: Scripts) -> None:
     assert [uid[0] for uid in pool.claim().uids] in (list("xyxyxy"), list("yxyxyx"))
 
 
-def test_a_pool_in_streams_takes_them_in_order_and_none_with_a_priority(pool: Scripts) -> None:
+def test_a_pool_in_streams_takes_them_in_order_whatever_their_priority_and_none_with_a_limit(
+    pool: Scripts,
+) -> None:
     pool.run("set_transport", "streams", 15_000)
     reply = restore(
         pool, item("b"), item("a"), item("p", header="5 0 0 0 -"),
-        item("l", header="0 0 0 0 - l:c.x"), item("w", "w 5 - 0 5 - - S"), item("r", "e 5 -"),
-        item("d", f"d {FAR} -"),
+        item("l", header="0 0 0 0 - l:c.x"), item("w", "w 5 - 0 100 - - S"), item("r", "e 5 -"),
+        item("d", f"d {FAR} -"), item("v", "w 5 - 0 0 - - l:s/c.x|c:1|x S"),
+        item("t", f"d {FAR} -", "0 0 0 0 - f:k"),
     )
-    assert reply.verdicts == "sspppss"
-    assert pool.claim().uids == ["b", "a"]
+    assert reply.verdicts == "ssspssspp"
+    assert pool.claim().uids == ["b", "a", "p"]
 
 
 def test_a_full_server_takes_nothing(real: Scripts) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from script_driver import Scripts, limited, place, task
+from script_driver import Reply, Scripts, limited, place, task
 
 from skedulr.limiting import Limit
 
@@ -59,29 +59,67 @@ def test_a_slot_that_is_freed_lets_the_next_one_out_and_wakes_a_fetcher(pool: Sc
     assert not {"slots", "parked", "queues", "ready", "info"} & set(state)
 
 
-@pytest.mark.parametrize("how", ["retry", "defer", "release", "owner", "recover", "cancelled"])
+@pytest.mark.parametrize("how", [
+    "succeeded", "dead", "cancelled", "expired", "retry", "defer", "suspend", "moved", "release",
+    "killed", "killed and drained", "killed and blamed", "recover", "host lost",
+])
 def test_whatever_ends_a_claim_frees_its_slot(pool: Scripts, how: str) -> None:
     pool.submit(task("a", limits=limited(Limit(concurrency=1))),
                 task("b", limits=limited(Limit(concurrency=1))))
     taken = pool.claim(want=10)
     assert taken.uids == ["a"]
-    if how == "retry":
+    if how in ("succeeded", "dead", "cancelled", "expired"):
+        pool.finish(("a", taken.token, how[0], b"over"))
+    elif how == "retry":
         pool.retry(("a", taken.token, 60_000, b"failed"))
+    elif how == "suspend":
+        pool.run("suspend", 1, "a", taken.token, b"made 2", "1 0 - - SS", owner="n1")
+    elif how == "moved":
+        pool.run("moved", 1, "a", taken.token, b"to other/a", owner="n1")
     elif how == "defer":
         pool.defer(("a", taken.token, 60_000))
     elif how == "release":
         pool.release(("a", taken.token))
-    elif how == "owner":
+    elif how == "killed":
+        pool.judge_owner("n1", culprit="a", limit=3)
+    elif how == "killed and drained":
+        pool.release_owner("n1")
+    elif how == "killed and blamed":
         pool.judge_owner("n1", culprit="a", limit=1)
-    elif how == "recover":
+    else:
         pool.let_leases_expire()
         pool.sweeps_have_run()
-        pool.recover()
-    else:
-        pool.finish(("a", taken.token, "c", b"cancelled"))
-    # Given back it is the first again; else the next one runs.
-    first = "a" if how in ("release", "recover") else "b"
-    assert pool.claim("n2", want=10).uids == [first]
+        if how == "recover":
+            pool.recover()
+        else:
+            pool.judge_hosts(crashes=3)
+    # Given back it is the first again; else the next one runs. Never both.
+    back = how in ("release", "killed", "killed and drained", "recover", "host lost")
+    again = pool.claim("n2", want=10)
+    assert again.uids == ["a" if back else "b"]
+    pool.finish((again.uids[0], again.token, "s", b""), owner="n2")
+    last = pool.claim("n2", want=10)
+    pool.finish(*((uid, last.token, "s", b"") for uid in last.uids), owner="n2")
+    assert not {"slots", "parked", "queues", "releases", "ready"} & set(pool.state())
+
+
+@pytest.mark.parametrize("uid", ["b", "c"])
+def test_a_limited_task_whose_journal_is_buried_leaves_nothing_and_passes_its_turn_on(
+    pool: Scripts, uid: str
+) -> None:
+    """One that was let out, and one that is parked."""
+    one = limited(Limit(concurrency=1))
+    pool.submit(*(task(which, limits=one) for which in "abcd"))
+    first = pool.claim(want=10)
+    pool.finish(("a", first.token, "s", b""))
+    assert list(pool.state()["ready"]) == ["b"]
+    pool.call("HSET", pool.keys.tasks, uid, b"rubbish")
+    assert Reply(pool.run("bury", uid, b"rubbish", b"stone")).verdicts == "m"
+    for expected in [other for other in "bcd" if other != uid]:
+        taken = pool.claim(want=10)
+        assert taken.uids == [expected]
+        pool.finish((expected, taken.token, "s", b""))
+    assert not {"slots", "parked", "queues", "ready", "info"} & set(pool.state())
 
 
 def test_a_suspect_comes_back_from_being_parked_as_a_suspect(pool: Scripts) -> None:

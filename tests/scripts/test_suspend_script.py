@@ -33,7 +33,7 @@ def test_a_suspended_task_waits_and_is_to_be_tied_with_its_journal_one_longer(
         "tasks": {"a": body("a", stored.now, (MADE, reply.now)), "b": body("b", stored.now)},
         "waiting": {"a": TEXT},
         "held": {"a": reply.now},
-        "outbox": {"a a": reply.now},
+        "outbox": {"t a": reply.now},
         "leases": {"b": taken.now + 15_000},
         "claims": {"b": f"{taken.token} {place(2)} {taken.now}"},
         "meta": {"sequence": "2"},

@@ -13,12 +13,13 @@ import skedulr
 from skedulr import ExponentialBackoff, Skedulr, message, names, testing
 from skedulr.errors import UnknownTask
 from skedulr.keys import PoolKeys, SpaceKeys
+from skedulr.limiting import placing_of
 from skedulr.names import Directory, Published
 from skedulr.pools.mover import Mover
 from skedulr.pools.poison import judge
 from skedulr.pools.publisher import FORGET_AFTER_S, Publisher
 from skedulr.queries import PoolQueries
-from skedulr.store import KEPT, LOST, Ending, Lane, Relocation, Store, Submission
+from skedulr.store import KEPT, LOST, Deferral, Ending, Lane, Relocation, Store, Submission
 from skedulr.testing.fake import FakeWire
 from skedulr.testing.standing import RedisClock
 from skedulr.wire import NotAnswered
@@ -303,6 +304,37 @@ def test_a_moved_task_is_there_and_its_record_here_says_so(move: Move) -> None:
     facts = PoolQueries(PoolKeys("skedulr", "default")).look(move.wire, ["a"])[0]
     assert facts.moved_to == "slow/a"
     assert move.wire.call("HKEYS", SPACE.pools) == [b"slow"]
+
+
+def test_a_moved_task_waits_for_its_limit_where_it_belongs_and_only_there(move: Move) -> None:
+    limits = placing_of([skedulr.Limit(concurrency=1)], "report", str)
+    first = Submission("first", move.envelope, f"0 - - {limits}")
+    move.there.submit(move.wire, [first])
+    busy = Lane(move.wire, "busy-worker", _give_up)
+    claims = move.there.claim(busy, 1, 1, 60_000)
+    assert move.go(f"0 - - {limits}") == KEPT
+    assert move.states() == (None, "queued")
+    idle = Lane(move.wire, "idle-worker", _give_up)
+    assert not move.there.claim(idle, 1, 1, 60_000).rows
+    here, there = move.here.keys, move.there.keys
+    assert move.wire.call("ZRANGE", there.parked, 0, -1) == [b"a"]
+    assert not move.wire.call("EXISTS", here.limits, here.slots, here.parked, here.queues)
+    entry = message.entry(message.SUCCEEDED, "w", 1, 1, None)
+    move.there.finish(busy, [Ending(b"first", claims.token, "s", entry)])
+    assert move.run_there()
+    assert not move.wire.call("EXISTS", there.slots, there.parked, there.queues)
+
+
+def test_a_limited_task_that_is_put_back_for_its_name_frees_its_slot(wire: FakeWire) -> None:
+    """Nobody here knows its name, nor where it belongs: it is deferred, and the next one runs."""
+    store, owner = Store(PoolKeys("skedulr", "default")), Lane(wire, "one", _give_up)
+    limits = placing_of([skedulr.Limit(concurrency=1)], "ghost", str)
+    envelope = message.envelope(message.name_part("ghost"), (), {}, {}, 1000)
+    store.submit(wire, [Submission(uid, envelope, f"0 - - {limits}") for uid in ("a", "b")])
+    claims = store.claim(owner, 5, 5, 60_000)
+    assert claims.rows[::4] == [b"a"]
+    store.defer(owner, [Deferral(b"a", claims.token, 60_000)])
+    assert store.claim(Lane(wire, "two", _give_up), 5, 5, 60_000).rows[::4] == [b"b"]
 
 
 def test_a_death_between_the_two_steps_moves_it_once(move: Move) -> None:

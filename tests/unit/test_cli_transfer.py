@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,16 +153,31 @@ def test_a_pool_in_streams_goes_through_and_back(
     cli.ok("import", "x.jsonl", "--namespace", "copy")
     entries = [fields[b"t"] for _, fields in server.client.xrange(COPY.stream)]
     assert entries == [b"n0", b"n1", b"n2", b"n3", b"n4"]
-    # Into sorted sets, and what has a priority not into a stream.
+    # Into sorted sets, and what has a limit not into a stream.
     cli.ok("import", "x.jsonl", "--namespace", "plain")
     assert server.client.zcard(PoolKeys("plain", "default").ready) == 5
     skedulr.Skedulr(url=server.url, namespace="first").submit_call(
-        app.remote("work", id="urgent", priority=5).bind())
+        app.remote("work", id="limited", limit=Limit(concurrency=1)).bind())
     cli.ok("export", "first.jsonl", "--namespace", "first")
     refused = cli("import", "first.jsonl", "--namespace", "copy")
     assert refused.status == 1
-    assert "left out: default/urgent: it has a priority or a limit" in refused.err
+    assert "left out: default/limited: it has a limit, and the pool can have none" in refused.err
     assert cli("doctor", "--namespace", "copy").lines == ["nothing is broken"]
+
+
+def test_a_pool_that_was_paused_is_paused_where_it_is_empty_and_not_where_it_is_at_work(
+    cli: Cli, app: skedulr.Skedulr
+) -> None:
+    put(app, "a")
+    put(app, "b", pool="other")
+    app.pause("default")
+    cli.ok("export", "x.msgpack")
+    cli.submit("work", "--namespace", "copy")
+    assert cli.ok("import", "x.msgpack", "--namespace", "copy", "--json").json["paused"] == []
+    made = cli("import", "x.msgpack", "--namespace", "new")
+    assert made.err == "paused, as they were: default; skedulr resume lets them go\n"
+    assert {one["name"]: one["paused"] for one in cli.ok(
+        "pools", "--namespace", "new", "--json").json["items"]} == {"default": True, "other": False}
 
 
 def test_limits_that_were_set_are_set_and_those_known_stay(
@@ -215,6 +230,20 @@ def test_a_unique_key_that_is_held_there_leaves_its_task_out(
     with pytest.raises(skedulr.DuplicateTask):
         put(other, "again", 2, unique="until_done")
     other.close()
+
+
+def test_an_id_that_only_a_hand_can_have_made_is_left_out(
+    cli: Cli, app: skedulr.Skedulr, server: Server
+) -> None:
+    put(app, "a")
+    body = server.client.hget(KEYS.tasks, "a")
+    server.client.hset(KEYS.tasks, b"by hand \xff", body)
+    server.client.hset(KEYS.tasks, "x" * 250 + ".17", body)  # as the steps of a workflow may be
+    cli.ok("export", "x.jsonl")
+    made = cli("import", "x.jsonl", "--namespace", "copy")
+    assert (made.status, made.err.count("\n")) == (1, 1)
+    assert "left out: default/by hand" in made.err and "its id is not usable" in made.err
+    assert sorted(server.client.hkeys(COPY.tasks)) == [b"a", b"x" * 250 + b".17"]
 
 
 # Which part, and where to
@@ -284,11 +313,14 @@ def test_what_waits_is_tied_when_all_is_in_and_to_parents_of_any_pool(
     copy = skedulr.Skedulr(url=server.url, namespace="copy")
     deliver(copy, "a", "z")
     assert copy.get("a/child").state == "waiting"
-    assert cli("doctor", "--namespace", "copy").status == 0
+    # Whatever it takes the half of it for, it leaves alone what the import keeps back.
+    cli("doctor", "--fix", "--namespace", "copy")
+    assert copy.get("a/child").state == "waiting"
     cli.ok("import", "x.jsonl", "--namespace", "copy")
     deliver(copy, "a", "z")
     assert copy.get("a/child").state == "waiting"
     assert server.client.hexists(PoolKeys("copy", "z").edges, "parent")
+    assert cli("doctor", "--namespace", "copy").lines == ["nothing is broken"]
     copy.get("z/parent").cancel()
     deliver(copy, "a", "z")
     assert copy.get("a/child").state == "skipped"
@@ -459,6 +491,40 @@ def test_an_import_that_is_broken_off_is_run_again(
     assert server.client.zrange(COPY.ready, 0, -1) == order
     assert server.client.zscore(COPY.outbox, "a child") < 2**50
     assert cli("doctor", "--namespace", "copy").lines == ["nothing is broken"]
+
+
+def test_a_server_that_goes_away_leaves_no_file_and_is_named(
+    cli: Cli, app: skedulr.Skedulr, fresh_server: Callable[..., Server],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put(app, "a")
+    cli.ok("export", "kept.msgpack")
+    own = fresh_server()
+    lines = Exporter.lines
+
+    def cut_off(self: Exporter, pools: Any) -> Iterator[Line]:
+        own.kill()
+        yield from lines(self, pools)
+
+    monkeypatch.setattr(Exporter, "lines", cut_off)
+    skedulr.Skedulr(url=own.url).submit("work")
+    assert "Redis does not answer" in cli.refused("export", "x", "--redis", own.url, status=1)
+    assert sorted(os.listdir()) == ["kept.msgpack"]
+    gone = cli("import", "kept.msgpack", "--redis", own.url)
+    assert gone.status == 1
+    assert "Redis does not answer" in gone.err and "run it again for the rest" in gone.err
+
+
+def test_how_far_it_is_shows_on_a_terminal(
+    cli: Cli, app: skedulr.Skedulr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        put(app, f"n{n}")
+    for command in (["export", "x.jsonl"], ["import", "x.jsonl", "--namespace", "copy"]):
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert cli(*command).status == 0
+        assert "%" in terminal.getvalue() and terminal.getvalue().endswith("\r\x1b[K")
 
 
 def test_a_server_that_is_full_stops_it_and_it_goes_on_later(

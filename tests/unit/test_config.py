@@ -174,6 +174,31 @@ def test_one_spelling_serves_flag_environment_and_file(tmp_path: Path) -> None:
     ]
 
 
+def test_aging_is_for_all_pools_or_by_name_from_flag_environment_and_file(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "setup.cfg").write_text("[skedulr]\naging = bulk=600, 30\n")
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    for config in (
+        loaded(flags=vars(parser.parse_args(["--aging", "bulk=600,30"]))),
+        loaded(environ={"SKEDULR_AGING": "30,bulk=600"}),
+        loaded(tmp_path),
+    ):
+        assert (config.aging_of("bulk"), config.aging_of("mail")) == (600, 30)
+    assert loaded(configured={"aging": 2.5}).aging_of("mail") == 2.5
+    only = loaded(environ={"SKEDULR_AGING": "bulk=600"})
+    assert (only.aging_of("bulk"), only.aging_of("mail")) == (600, 0)
+    assert loaded().aging_of("mail") == 0
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "bulk=", "=3", "bulk=-3", "a b=3", "nan", "inf"])
+def test_aging_that_is_no_time_is_refused_with_what_it_takes(value: str) -> None:
+    said = refusal(environ={"SKEDULR_AGING": value})
+    assert "SKEDULR_AGING" in said
+    assert "seconds for all pools, or for some, as in 30 or bulk=600,mail=30" in said
+
+
 def test_flags_that_were_not_given_leave_the_defaults() -> None:
     parser = argparse.ArgumentParser()
     add_flags(parser)

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from skedulr import ConfigError, DuplicateTask, Skedulr, TaskFailed, TaskNotFound, current_task
+from skedulr import (
+    ConfigError,
+    DuplicateTask,
+    Skedulr,
+    StorageUnavailable,
+    TaskFailed,
+    TaskNotFound,
+    current_task,
+)
+from skedulr.delivery import Delivery
 from skedulr.keys import PoolKeys
+from skedulr.redis_scripts import Script
 from skedulr.testing import app, inline
 from skedulr.testing.driven import DrivenApp
+from skedulr.wire import WireError
 
 POOL = PoolKeys("skedulr", "default")
+
+
+class Died(BaseException):
+    """The process is gone, in the middle of things."""
 
 
 class Flows:
@@ -421,3 +437,181 @@ def test_under_inline_a_workflow_has_ended_when_its_block_is_left() -> None:
             w.add(flows.run.bind("b", a))
         assert w.state == "succeeded"
         assert flows.submit("c", depends_on="default/" + flows.submit("d").uid).state == "succeeded"
+
+
+# What comes between two steps of a delivery
+
+
+def between(flows: Flows, script: str, act: Callable[[], None], *, dies: bool = False) -> None:
+    """At the next call of ``script``: ``act()`` first; then the process goes on, or dies of it."""
+    run = flows.app.wire.run
+
+    def once(called: Script, keys: list[str], args: list[Any]) -> Any:
+        if called.name != script:
+            return run(called, keys, args)
+        flows.app.wire.run = run  # type: ignore[method-assign]
+        act()
+        reply = run(called, keys, args)
+        if dies:
+            raise Died
+        return reply
+
+    flows.app.wire.run = once  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_parent_that_is_resubmitted_while_its_failure_is_told_opens_its_children_again(
+    flows: Flows, tied: bool, dies: bool
+) -> None:
+    """Another process hears of the resubmit, and finds nothing skipped yet."""
+    flows.fail.add("a")
+    if not tied:
+        flows.submit("a", pool="other")
+        flows.app.drain()
+
+    def resubmit() -> None:
+        flows.fail.clear()
+        assert flows.app.resubmit("other/a")
+        Delivery("skedulr", flows.app.wire).settle(["other", "default"], ahead_ms=4_000)
+
+    if tied:
+        flows.submit("a", pool="other")
+        flows.submit("b", depends_on="other/a")
+        flows.submit("c", depends_on="b")
+        between(flows, "resolve", resubmit, dies=dies)
+    else:
+        between(flows, "resolve", resubmit, dies=dies)
+        with suppress(Died):
+            flows.submit("b", depends_on="other/a")
+    with suppress(Died):
+        flows.app.drain()
+    if not tied:
+        flows.submit("c", depends_on="b")
+    for _ in range(3):
+        flows.app.advance(10)
+    assert [flows.state("a", "other"), flows.state("b"), flows.state("c")] == ["succeeded"] * 3
+    assert flows.ran.count("b") == flows.ran.count("c") == 1
+    assert not flows.app.wire.call("EXISTS", POOL.waiting, POOL.held, POOL.outbox)
+
+
+# What a workflow's submit says, and what is true then
+
+
+class Loses:
+    """Loses replies of scripts, as a broken connection does; before or after they were applied."""
+
+    def __init__(self, flows: Flows, script: str, times: int, *, applied: bool = True) -> None:
+        self._run, self._script, self._left = flows.app.wire.run, script, times
+        self._applied = applied
+        flows.app.wire.run = self.run  # type: ignore[method-assign]
+
+    def run(self, called: Script, keys: list[str], args: list[Any]) -> Any:
+        if called.name != self._script or not self._left:
+            return self._run(called, keys, args)
+        self._left -= 1
+        if self._applied:
+            self._run(called, keys, args)
+        raise WireError("the connection broke")
+
+
+def test_a_lost_reply_to_the_steps_submit_leaves_no_step_untied(flows: Flows) -> None:
+    """The repeat finds them stored; nobody else would tie what the workflow holds back."""
+    w = flows.app.workflow("w")
+    a = w.add(flows.run.using(pool="other").bind("a"))
+    w.add(flows.run.using(pool="other").bind("b"), after=a)
+    w.add(flows.run.using(pool="third").bind("c"), after=a)
+    client = flows.app.client
+    sent = client._post
+
+    def post(pool: str, submissions: list[Any]) -> Any:
+        sent(pool, submissions)
+        return sent(pool, submissions)  # as it is repeated where the first reply was lost
+
+    client._post = post  # type: ignore[method-assign]
+    w.start()
+    flows.app.drain()
+    assert (w.state, sorted(flows.ran)) == ("succeeded", ["a", "b", "c"])
+
+
+def test_a_begin_that_was_not_heard_is_no_failure(flows: Flows) -> None:
+    w = flows.app.workflow("w")
+    w.add(flows.run.bind("a"))
+    Loses(flows, "begin", 2)
+    w.start()
+    flows.app.drain()
+    assert (w.state, flows.ran) == ("succeeded", ["a"])
+
+
+@pytest.mark.parametrize(("times", "maybe"), [(2, False), (4, True)])
+def test_a_workflow_that_did_not_begin_says_so_and_one_that_may_have_says_that(
+    flows: Flows, times: int, maybe: bool
+) -> None:
+    w = flows.app.workflow("w")
+    w.add(flows.run.bind("a"))
+    Loses(flows, "begin", times, applied=False)
+    with pytest.raises(StorageUnavailable) as failed:
+        w.start()
+    assert failed.value.maybe_submitted is maybe
+    flows.app.drain()
+    assert flows.ran == []
+
+
+def test_a_child_that_was_stored_and_could_not_be_tied_may_have_been_submitted(
+    flows: Flows,
+) -> None:
+    flows.submit("a")
+    Loses(flows, "attach", 2)
+    with pytest.raises(StorageUnavailable) as failed:
+        flows.submit("b", depends_on="a")
+    assert failed.value.maybe_submitted
+    flows.app.drain()
+    assert flows.ran == ["a", "b"]
+
+
+def test_a_workflow_with_a_map_and_a_part_that_is_not_finished_is_removed(
+    flows: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows.app.client, "_drop_workflow", lambda id, body: None)
+    w = flows.app.workflow("w")
+    items = w.add(flows.run.bind("a"))
+    w.map(flows.run, items)
+    with w.workflow("part") as part:
+        part.add(flows.run.bind("b"))
+    Loses(flows, "begin", 2, applied=False)
+    with pytest.raises(StorageUnavailable):
+        w.start()
+    flows.app.drain()
+    flows.submit("c")
+    flows.submit("d", depends_on="c")
+    flows.app.advance(80)
+    flows.app.drain()
+    assert flows.ran == ["c", "d"]
+    assert not flows.app.wire.call("EXISTS", POOL.waiting, POOL.held, POOL.tasks, POOL.outbox)
+
+
+def test_results_that_can_not_be_read_put_a_step_off_and_cost_no_attempt(flows: Flows) -> None:
+    client, results = flows.app.client, type(flows.app.client).results
+    away = [True, True, True]
+
+    @flows.app.task(name="add", max_retries=0)
+    def add(*items: Any) -> Any:
+        return list(items)
+
+    def once_away(ids: Any) -> Any:
+        if away:
+            away.pop()
+            raise StorageUnavailable("Redis is away")
+        return results(client, ids)
+
+    client.results = once_away  # type: ignore[method-assign]
+    with flows.app.workflow("w") as w:
+        a = w.add(add.bind("a"))
+        fed = w.add(add.bind("b", a))
+        doubled = w.map(add, a)
+    flows.app.advance(20)
+    assert not away
+    assert fed.handle.result(0) == ["b", ["a"]]
+    assert doubled.handle.result(0) == [["a"]]
+    assert fed.handle.info()["attempt"] == 1
+    assert w.state == "succeeded"

@@ -8,7 +8,10 @@ from servers import Server
 from ui_world import World, browse
 
 import skedulr
-from skedulr import Limit
+from skedulr import Limit, SkedulrError, names
+from skedulr.keys import PoolKeys, SpaceKeys
+from skedulr.store import Store
+from skedulr.wire import Wire
 
 
 @pytest.fixture
@@ -38,6 +41,36 @@ def test_a_limit_is_listed_set_and_reset_by_commands(cli: Cli) -> None:
 
 def test_a_limit_that_nobody_knows_is_refused(cli: Cli) -> None:
     assert "snyc" in cli.refused("limits", "set", "snyc", "--concurrency", "1", status=2)
+
+
+def test_a_limit_in_a_pool_that_runs_in_order_is_refused_wherever_it_is_submitted(
+    cli: Cli, one_server: Server
+) -> None:
+    keys = PoolKeys("skedulr", "events")
+    wire = Wire(one_server.url, name="test:limits")
+    assert Store(keys, "streams").settle(wire, 15_000) is None
+    app = skedulr.Skedulr(url=one_server.url)
+
+    @app.task(name="event", pool="events", limit=Limit(concurrency=3))
+    def event() -> None: ...
+
+    said = (
+        "pool 'events' has no priorities and no limits: its transport runs tasks in the order in "
+        "which they become ready"
+    )
+    for way in (event.submit, lambda: app.submit_many([event.bind()] * 2),
+                lambda: app.schedule_recurring(event, 10, name="event"),
+                lambda: app.schedule_cron(event, "* * * * *", name="event")):
+        with pytest.raises(SkedulrError) as error:
+            way()
+        assert said in str(error.value)
+    assert event.using(limit=None).submit().state == "queued"
+    # The command knows of the limit from the directory, as children publish it.
+    known = names.pack(names.published(app.tasks.require("event")))
+    wire.call("HSET", SpaceKeys("skedulr").names, "event", known)
+    assert said in cli.refused("submit", "event", status=2)
+    app.close()
+    wire.close()
 
 
 def test_a_limit_is_shown_and_changed_over_http_and_on_its_page(one_server: Server) -> None:

@@ -35,7 +35,7 @@ ALLOWED = {
     ("bench/ground.py", "Ground.wait_settled", "sleep"): BENCH,
     ("bench/jobs.py", "paced", "sleep"): BENCH,
     ("bench/jobs.py", "load", "sleep"): BENCH,
-    ("pools/fetcher.py", "Fetcher._sleep_in_redis", "sleep"): OUTAGE,
+    ("pools/fetcher.py", "Fetcher._end_lane", "Timeout"): "the last answer, at the end",
     ("pools/estates.py", "Estates.release", "sleep"): OUTAGE,
     ("pools/sizes.py", "Sizes._follow", "sleep"): OUTAGE,
     ("pools/children.py", "_wait_for_threads", "Timeout"): "the master, at a fork",

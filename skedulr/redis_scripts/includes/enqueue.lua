@@ -11,18 +11,19 @@ local PLAIN = {priority = 0, due = 0}
 -- '-', '+<delay ms>' or '@<due ms>'; <unique> is '-' or "<mode>:<on duplicate>:<window ms>:<digest>",
 -- where mode is d (until done), s (until start) or w (a window), on duplicate is x (raise), r
 -- (return), p (replace); <limits> are as in limit_text.lua; <letters> say what it waits for (see
--- hold_back.lua), with a w behind them where a workflow sees to it that it is tied to its parents.
+-- hold_back.lua), with a w behind them where a workflow sees to it that it is tied to its parents,
+-- or a W where Skedulr runs it itself, too: ahead of others if it can be.
 -- Read before anything is written: an error here leaves nothing behind.
 local function read_options(text, now)
   if text == '' then return PLAIN end
   local placing, letters = text, nil
   local held = ''
-  if string.find(text, ' [SAF]+w?$') then
-    placing, letters, held = string.match(text, '^(.*) ([SAF]+)(w?)$')
+  if string.find(text, ' [SAF]+[wW]?$') then
+    placing, letters, held = string.match(text, '^(.*) ([SAF]+)([wW]?)$')
   end
   local priority, when, unique, limits = string.match(placing, '^(%-?%d+) (%S+) (%S+) ?(.*)$')
   local o = {priority = tonumber(priority), due = 0, text = placing, letters = letters,
-             held = held == 'w'}
+             held = held ~= '', ours = held == 'W'}
   local known = priority and true
   if known and when ~= '-' then
     local sign, ms = string.match(when, '^([+@])(%d+)$')

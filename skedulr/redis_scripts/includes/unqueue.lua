@@ -23,7 +23,7 @@ local function unqueue(k, ids, now)
     redis.call('ZREM', k.suspects, unpack(found))
     if redis.call('HDEL', k.waiting, unpack(found)) > 0 then
       redis.call('ZREM', k.held, unpack(found))
-      for _, id in ipairs(found) do redis.call('ZREM', k.outbox, 'a ' .. id) end
+      for _, id in ipairs(found) do redis.call('ZREM', k.outbox, 'a ' .. id, 't ' .. id) end
     end
   end
   return found
