@@ -66,7 +66,8 @@ def main() -> None:
     """Start, fill, shoot, stop."""
     with tempfile.TemporaryDirectory(prefix="shop-") as folder, running_master(Path(folder)) as app:
         fill_in_the_past(app)
-        keep_busy(app, seconds=12)
+        # As long as the tuner takes to see that the queue is long.
+        keep_busy(app, seconds=25)
         ids = interesting_tasks(app)
         steer(ids)
         ids["workflow"] = workflows(app)

@@ -52,11 +52,14 @@
 
   const positive = (value) => (value === null ? null : Math.max(value, 0.5));
   const draw = (history) => {
+    // The step under way stands where it will end: bars are as wide as the least distance of two.
+    const ends = [...history.t], last = ends.length - 1;
+    ends[last] = ends[last - 1] + history.step;
     const data = {
       // The dead are part of what ended, drawn over it.
-      rate: [history.t, history.succeeded.map((n, i) => (n === null ? null : n + history.dead[i])), history.dead, history.submitted],
-      wait: [history.t, history.wait_p50_ms.map(positive), history.wait_p95_ms.map(positive)],
-      run: [history.t, history.run_p50_ms.map(positive), history.run_p95_ms.map(positive)],
+      rate: [ends, history.succeeded.map((n, i) => (n === null ? null : n + history.dead[i])), history.dead, history.submitted],
+      wait: [ends, history.wait_p50_ms.map(positive), history.wait_p95_ms.map(positive)],
+      run: [ends, history.run_p50_ms.map(positive), history.run_p95_ms.map(positive)],
     };
     const times = (place) => options(place, decades, [line("p50", "--accent", ms), line("p95", "--warn", ms)], ms);
     const make = {
