@@ -75,6 +75,7 @@ from .storage import (
 )
 from .store import Store
 from .tasks import Call, Task
+from .transports import kept_elsewhere, on_storage
 from .uids import Uids
 from .waiting import Listener, Watch
 from .whereabouts import Whereabouts
@@ -391,9 +392,10 @@ class Client:
         """Cancel a task; True if it was or will be, False once it had ended; TaskNotFound."""
         pool, uid = split_id(id)
         note = message.entry(message.CANCELLED, "", 0, 0, "cancelled before it started")
-        was = self._ask(
-            lambda wire: self._store(pool).cancel(wire, uid, note, self.space.control)
-        )
+        was = self._ask(lambda wire: on_storage(
+            self._store(pool),
+            lambda storage: storage.cancel(wire, uid, note, self.space.control),
+        ))
         if was == "unknown":
             raise _not_found(id)
         if was == "waiting":
@@ -518,9 +520,11 @@ class Client:
         """Pause or resume a pool, or (None) every pool there is; the pools for which that was a
         change. UnknownPool."""
         chosen = self._chosen_pools(pool)
-        return self.ask(
-            lambda wire: [one for one in chosen if self._store(one).pause(wire, paused)]
-        )
+
+        def pause(wire: Wire, one: str) -> bool:
+            return on_storage(self._store(one), lambda storage: storage.pause(wire, paused))
+
+        return self.ask(lambda wire: [one for one in chosen if pause(wire, one)])
 
     def limits(self, pool: str | None = None) -> list[dict[str, Any]]:
         """The limits of a pool, or (None) of all there are; UnknownPool."""
@@ -771,8 +775,8 @@ class Client:
         """
         seen = self._see_workflow(id, among)
         return flows.workflow_view(
-            id, seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
-            children=seen.children, most_steps=most_steps,
+            "/".join(split_id(id)), seen.journal, begun=seen.begun, steps=seen.steps,
+            views=seen.views, children=seen.children, most_steps=most_steps,
         )
 
     def workflows(
@@ -913,6 +917,8 @@ class Client:
             left_s = None if deadline is None else max(1.0, deadline - time.monotonic())
             found = self._try(lambda wire: store.watch(wire, uid, channel), left_s)
             if found is False:
+                found = self._try(lambda wire: _look_elsewhere(wire, store, uid, channel), left_s)
+            if found is False:
                 raise _not_found(id)
             return found if isinstance(found, bytes) else None
 
@@ -1049,6 +1055,12 @@ def _warn_of_deadlock(ids: Iterable[str]) -> None:
             "nothing runs any more; submit it to another pool, or use depends_on",
             here.id, here.pool,
         )
+
+
+def _look_elsewhere(wire: Wire, store: Store, uid: str, channel: str) -> bytes | bool:
+    """As ``watch``, of a task that is not known in Redis: its pool may be kept somewhere else."""
+    other = kept_elsewhere(wire, store.keys)
+    return False if other is None else other.watch(wire, uid, channel)
 
 
 def _children_of(id: str, journal: bytes | None) -> list[str]:

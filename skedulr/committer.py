@@ -25,11 +25,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from . import message
+from . import message, transports
 from .errors import SkedulrError, StorageUnavailable
-from .storage import ALREADY, BATCH, STORED, TAKEN, Storage, Submission
+from .storage import ALREADY, BATCH, STORED, TAKEN, Submission
+from .store import Store
 from .wire import NotAnswered, Wire, WireError
 
 log = logging.getLogger("skedulr.client")
@@ -46,17 +47,22 @@ _SMALL_BYTES = 16_384
 
 
 class Parcel:
-    """Up to 500 submissions of one caller, and the answer it waits for."""
+    """Up to 500 submissions of one caller, and the answer it waits for.
+
+    ``patience_s``: of one that is handed in before its caller waits for it, how long that waits.
+    """
 
     __slots__ = (
-        "_answered", "abandoned", "at", "deadline", "error", "flying", "holders", "sent",
-        "submissions", "verdicts",
+        "_answered", "_patience_s", "abandoned", "at", "deadline", "error", "flying", "holders",
+        "sent", "submissions", "verdicts",
     )
 
     def __init__(
-        self, submissions: Sequence[Submission], deadline: float, at: Callable[[], str] = str
+        self, submissions: Sequence[Submission], deadline: float, at: Callable[[], str] = str,
+        patience_s: float = 0.0,
     ) -> None:
         self.submissions, self.deadline, self.at = submissions, deadline, at
+        self._patience_s = patience_s
         self.verdicts: str | None = None
         #: Who holds the unique key of each submission whose verdict is TAKEN, by its index.
         self.holders: dict[int, str] = {}
@@ -71,6 +77,9 @@ class Parcel:
     def wait(self) -> str:
         """A verdict letter a submission; raises what kept it from being stored."""
         if self.verdicts is None and self.error is None:
+            # What its caller did until now (prepare the next ones, in a greenlet that lets nothing
+            # else run) was no time of Redis'.
+            self.deadline = max(self.deadline, time.monotonic() + self._patience_s)
             self._sleep()
         if self.error is not None:
             raise self.error
@@ -102,7 +111,7 @@ class Committer:
     tells in errors which server that is."""
 
     def __init__(
-        self, *, store: Storage, wire: Wire, timeout_s: float, capacity: int = 0,
+        self, *, store: Store, wire: Wire, timeout_s: float, capacity: int = 0,
         wait_replicas: int = 0, announce: Callable[[Wire], None] = lambda wire: None,
         at: Callable[[], str] = str,
     ) -> None:
@@ -144,12 +153,12 @@ class Committer:
 
     def post(self, submissions: Sequence[Submission]) -> Parcel:
         """Hand in up to 500 submissions; ``wait`` on the parcel for the answer."""
-        parcel = self._parcel(submissions)
+        parcel = self._parcel(submissions, self._timeout_s)
         self._enqueue(parcel)
         return parcel
 
-    def _parcel(self, submissions: Sequence[Submission]) -> Parcel:
-        return Parcel(submissions, time.monotonic() + self._timeout_s, self._at)
+    def _parcel(self, submissions: Sequence[Submission], patience_s: float = 0.0) -> Parcel:
+        return Parcel(submissions, time.monotonic() + self._timeout_s, self._at, patience_s)
 
     def stop(self) -> None:
         """Close the connection and let the thread end, once what was handed in is answered."""
@@ -216,7 +225,7 @@ class Committer:
                 try:
                     self._commit(batch)
                 except Exception as error:
-                    if not isinstance(error, RedisError):
+                    if not isinstance(error, (RedisError, SkedulrError)):
                         log.exception("a batch of submits failed")
                     for parcel in batch:
                         parcel.answer(None, _refused(error))
@@ -261,27 +270,33 @@ class Committer:
     def _commit(self, batch: list[Parcel]) -> None:
         """Try until Redis answered, or nobody is left whose time is not over.
 
+        Everyone gets one try: who comes late to it did so because this process was busy, which
+        says nothing of Redis. (A caller that is gone is not tried for.)
+
         A copy that a fork made of this greenlet goes on as well; what it repeats is stored already.
         """
-        pause_s, problem = _FIRST_PAUSE_S, WireError("the connection was busy")
-        while batch := _in_time(batch, problem):
+        pause_s = _FIRST_PAUSE_S
+        batch = [parcel for parcel in batch if not parcel.abandoned]
+        while batch:
             try:
                 self._try(batch)
                 return
             except WireError as error:
-                problem = error
                 for parcel in batch:
                     parcel.sent = parcel.sent or (parcel.flying and error.sent)
                     parcel.flying = False
-                batch = _in_time(batch, problem, pause_s)
+                batch = _in_time(batch, error, pause_s)
                 if batch:
                     time.sleep(pause_s)
                     pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                batch = _in_time(batch, error)
 
     def _try(self, batch: list[Parcel]) -> None:
         if not self._wire.connected:
             self._connect()
-        left_s = min(parcel.deadline for parcel in batch) - time.monotonic()
+        now = time.monotonic()
+        # One that is late already goes along, and is no reason to cut the others' try short.
+        left_s = min((one.deadline - now for one in batch if one.deadline > now), default=0.0)
         # The connection's usual bound costs nothing to use, another one two system calls.
         hurry = left_s < self._timeout_s - _LATE_S
         self._wire.timeout_s = max(_LATE_S, left_s) if hurry else self._timeout_s
@@ -295,9 +310,14 @@ class Committer:
     def _send(self, batch: list[Parcel]) -> None:
         """One call; each parcel gets its part of the answer."""
         submissions = [one for parcel in batch for one in parcel.submissions]
-        verdicts, holders = self._store.submit(
-            self._wire, submissions, self._capacity, self._replaced
-        )
+        try:
+            verdicts, holders = self._store.submit(
+                self._wire, submissions, self._capacity, self._replaced
+            )
+        except ResponseError as error:
+            verdicts, holders = transports.elsewhere(self._store, error).submit(
+                self._wire, submissions, self._capacity, self._replaced
+            )
         if self._wait_replicas and (STORED in verdicts or ALREADY in verdicts):
             self._replicate(batch, repeated=ALREADY in verdicts)
         at, remaining = 0, iter(holders)
@@ -378,6 +398,8 @@ def _in_time(batch: list[Parcel], problem: WireError, ahead_s: float = 0.0) -> l
 
 def _refused(error: Exception) -> SkedulrError:
     """For what Redis can not do now or later: a script's fault, a user without the right to it."""
+    if isinstance(error, SkedulrError):
+        return error
     failure = SkedulrError(f"the submit failed: {error}")
     failure.__cause__ = error
     return failure

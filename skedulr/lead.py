@@ -33,7 +33,9 @@ VERSION = "#"
 
 
 class Beat(NamedTuple):
-    """What a node hears in answer to its beat. ``term`` 0: nobody leads."""
+    """What a node hears in answer to its beat. ``term`` 0: nobody leads. ``records`` of all nodes,
+    and the pools that were ``sized`` by hand, only a leader hears that is to watch pools, and where
+    there are hundreds not even that one: None, and it has to ask."""
 
     now_ms: int
     term: int
@@ -43,6 +45,8 @@ class Beat(NamedTuple):
     tuning: int
     watched: bool
     listening: bool
+    records: Sequence[bytes] | None = None
+    sized: Sequence[bytes] | None = None
 
 
 class Sample(NamedTuple):
@@ -84,12 +88,13 @@ class LeadStore:
         record: bytes = b"", pools: Sequence[str] = (), ttl_s: float = TTL_S,
     ) -> Beat:
         """Renew the lead or take it where it is free; keep the node's record where one is given."""
-        now_ms, term, left_ms, leader, sizes, tuning, watched, listening = self._run(wire, "beat", [
+        now_ms, term, left_ms, leader, *counts = self._run(wire, "beat", [
             node, round(ttl_s * 1000), "1" if willing else "0", known_term,
             round(MINDED_S * 1000) if tuned else 0, record, *(pools if record else ()),
         ])
+        sizes, tuning, watched, listening, *seen = counts
         return Beat(now_ms, term, left_ms, leader.decode(), sizes, tuning, bool(watched),
-                    bool(listening))
+                    bool(listening), *seen)
 
     def resign(self, wire: Runner, node: str, term: int) -> bool:
         """Let go of the lead, and tell the others; False where it was another's by now."""

@@ -2,8 +2,9 @@
 
 ``Storage`` is what the committer, the fetcher, the recorder, the heart, the sweeper and the master
 use of a pool, and ``skedulr.testing.conformance`` is the suite that every one passes.
-``store.Store`` keeps all of it in Redis, ready work in sorted sets or in a stream. Clients, the UI,
-schedules and workflows go through ``Store`` itself: another class serves them by deriving from it.
+``store.Store`` keeps all of it in Redis, ready work in sorted sets or in a stream. Clients submit,
+cancel, pause and wait through whichever storage a pool has (``transports.on_storage``); lists, the
+UI, schedules and workflows go by ``Store`` alone. ``examples/sqlite_transport`` is another one.
 
 **One step.** Each method is atomic: of two calls at once one comes first, whole. A caller that dies
 in the middle of one leaves all of it done or nothing. ``WireError`` says that it may be either.
@@ -174,21 +175,23 @@ class Claims:
 
 class Returned(NamedTuple):
     """What became of dead owners' claims: uids given back, those of them that were charged with
-    a crash, those that are dead now; and whether more may be left, and hooks are to be told of any
-    that died (``Storage.mourn``)."""
+    a crash, those that are dead now; and whether more may be left, hooks are to be told of any that
+    died (``Storage.mourn``), and there is something to deliver."""
 
     uids: list[bytes]
     charged: list[bytes]
     dead: list[bytes]
     more: bool
     untold: bool = False
+    undelivered: bool = False
 
     @classmethod
     def read(cls, reply: list[Any]) -> Returned:
         """From the reply of release.lua or recover.lua."""
         _, uids, more, *judged = reply
-        charged, dead, *untold = judged or ([], [])
-        return cls(uids, charged, dead, bool(more), bool(dead or (untold and untold[0])))
+        charged, dead, *there = judged or ([], [])
+        untold, undelivered = there or (0, 0)
+        return cls(uids, charged, dead, bool(more), bool(dead or untold), bool(undelivered))
 
 
 class Trimmed(NamedTuple):

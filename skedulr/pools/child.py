@@ -249,6 +249,7 @@ class Child:
             ),
             judgement=poison.judge_host(),
             needed=Delivery(config.namespace, side).living, on_untold=self.mourner.wake,
+            on_undelivered=self.deliverer.wake,
         )
         space = SpaceKeys(config.namespace)
         self.ticker = Ticker(

@@ -1,8 +1,8 @@
 """The deliverer: tells waiting tasks of this pool, and others, what became of their parents.
 
 It looks at the pool's outbox whenever this process ended a task that others wait for, when the
-control channel says so, and every few seconds; at those of all pools now and then, because one that
-nobody serves may hold what another waits for.
+control channel says so, and when the sweep for expired leases finds something in it; at those of
+all pools now and then, because one that nobody serves may hold what another waits for.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from ..wire import Wire, WireError
 
 log = logging.getLogger("skedulr.pool")
 
-#: Between two looks that nobody asked for, seconds: what a dead process left undelivered waits so
-#: long. An idle pool pays for each of them.
+#: Between two looks at what is delivered and still to be removed, seconds.
 LOOK_S = 6.0
-#: Every so many of those are at all pools.
+#: Every so many of those are at the outboxes of all pools. An idle one pays for them.
 ALL_POOLS = 5
 
 
@@ -64,8 +63,7 @@ class Deliverer:
         """See whether there is something, for nobody may have said so."""
         self._looks += 1
         try:
-            outbox = PoolKeys(self._namespace, self._pool).outbox
-            if self._delivery.owes or self._wire.call("EXISTS", outbox):
+            if self._delivery.owes:
                 self.wake()
             if self._looks % ALL_POOLS == 0:
                 self._look_everywhere()

@@ -22,9 +22,9 @@ KILL_AFTER_S = 2.0
 SILENT_S, SOONEST_S = 1.0, 0.3
 #: A child that has not booted by then is mentioned in the log, seconds.
 SLOW_BOOT_S = 30.0
-#: The master itself was held up when its looks are so far apart, seconds; then nobody is judged
-#: before the children had as much time again.
-LATE_S = 3.0
+#: The master itself was held up when its looks, each half a second, are so far apart, seconds, or
+#: half of a short ``timeout_s``; then nobody is judged before the children had as much time again.
+LATE_S, SOONEST_LATE_S = 3.0, 1.0
 
 
 class HangWatch:
@@ -35,15 +35,17 @@ class HangWatch:
         self, *, timeout_s: float, lease_s: float, renew: Callable[[Process], None], now: float
     ) -> None:
         self._timeout_s, self._lease_s, self._renew = timeout_s, lease_s, renew
+        self._late_s = max(SOONEST_LATE_S, min(LATE_S, timeout_s / 2))
         self._silent_s = max(SOONEST_S, min(SILENT_S, lease_s / 6))
         self._looked_at = now
         self._excused_until = 0.0
 
     def look(self, processes: Iterable[Process], now: float) -> None:
         """Look at every child; ``now`` is monotonic seconds."""
-        if now - self._looked_at > LATE_S:
-            # We did not run ourselves (the machine slept, a debugger, Ctrl-Z): nor did they.
-            self._excused_until = now + LATE_S
+        if now - self._looked_at > self._late_s:
+            # We did not run ourselves (the machine slept, or has too much to do; a debugger,
+            # Ctrl-Z): nor did they.
+            self._excused_until = now + self._late_s
         self._looked_at = now
         for process in processes:
             if not process.ready:

@@ -54,15 +54,18 @@ class Keep:
 
 class Sweeper:
     """Sweeps one pool. ``needed(pool, uid)`` says whether a task that has not ended waited for
-    this one; ``on_untold()`` hears that tasks have died that no hook was told of."""
+    this one. What a sweep finds beside leases: ``on_untold()`` hears that tasks have died that no
+    hook was told of, ``on_undelivered()`` that the outbox is not empty."""
 
     def __init__(
         self, *, store: Storage, wire: Wire, driver: Driver, lease_s: float,
         keep: Keep, judgement: Judgement,
         needed: Callable[[str, bytes], bool] = lambda pool, uid: False,
         on_untold: Callable[[], object] = lambda: None,
+        on_undelivered: Callable[[], object] = lambda: None,
     ) -> None:
-        self._needed, self._on_untold = needed, on_untold
+        self._needed = needed
+        self._on_untold, self._on_undelivered = on_untold, on_undelivered
         self._store, self._wire, self._driver = store, wire, driver
         self._lease_s, self._keep, self._judgement = lease_s, keep, judgement
         self._repeats: list[Repeat] = []
@@ -99,6 +102,8 @@ class Sweeper:
             total += len(returned.uids)
             if returned.untold:
                 self._on_untold()
+            if returned.undelivered:
+                self._on_undelivered()
             for uid in returned.dead:
                 log.error("task %s is dead: %s", uid.decode(), "its process died again and again")
         if total:

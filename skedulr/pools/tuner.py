@@ -1,9 +1,9 @@
 """The tuner: has the leader size the pools that were given as ``NAME=MIN..MAX``.
 
-At each beat of a leader it looks at those pools in the whole cluster (the nodes' records, and one
-script a pool), asks ``tuning.py``, and publishes what changed: the total, and the places among
-which every master shares it out. It is written behind the leader's term; who finds that it leads
-no more forgets what it knew. A size that an operator set is left alone.
+At each beat of a leader it looks at those pools in the whole cluster (the nodes' records, which the
+beat brings, and one script a pool), asks ``tuning.py``, and publishes what changed: the total, and
+the places among which every master shares it out. It is written behind the leader's term; who finds
+that it leads no more forgets what it knew. A size that an operator set is left alone.
 
 How far a predecessor had come is read with the sizes when a term begins. A node counts as long as
 its record changes: by our own clock, since nodes' clocks may differ.
@@ -107,9 +107,11 @@ class Tuner:
     # A look
 
     def _look(self, beat: Beat) -> None:
-        records, manual = self._wire.calls([
-            ("HVALS", self._store.space.nodes), ("HKEYS", self._store.space.sizes),
-        ])
+        records, manual = beat.records, beat.sized
+        if records is None or manual is None:
+            records, manual = self._wire.calls([
+                ("HVALS", self._store.space.nodes), ("HKEYS", self._store.space.sizes),
+            ])
         nodes = self._living(nodes_of(records, beat.now_ms / 1000), beat.now_ms / 1000)
         set_by_hand = {name.decode() for name in manual}
         sizes: list[tuple[str, Any]] = []

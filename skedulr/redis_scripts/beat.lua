@@ -6,10 +6,12 @@
 --          '' where it is as it was; then the pools it serves
 -- RETURNS  {now ms, term of whoever leads, 0: nobody, ms until the lead is free, that node, how
 --          often sizes changed, how often the tuned ones did, pools are to be watched: 1 or 0,
---          somebody listens: 1 or 0}
+--          somebody listens: 1 or 0}; and to who leads where pools are to be watched: all nodes'
+--          records, and the pools whose sizes an operator set, if it is no more than 500
 -- include: now
 -- include: whole
 local leader, nodes, pools, sizes, tuning, watched, listening = unpack(KEYS)
+local MOST_SEEN = 500
 local now = now_ms()
 local node, lasts, willing, known = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', tonumber(ARGV[4])
 -- A full Redis refuses writes but not deletions; a script that has begun to write goes on.
@@ -45,6 +47,12 @@ if ARGV[6] ~= '' then
   -- A flush takes the list of pools as well as the record.
   for i = 7, #ARGV do redis.call('HSETNX', pools, ARGV[i], whole(now)) end
 end
-return {now, term, left, holder, tonumber(redis.call('HGET', sizes, '#') or 0),
-        tonumber(redis.call('HGET', tuning, '#') or 0), redis.call('EXISTS', watched),
-        redis.call('EXISTS', listening)}
+local reply = {now, term, left, holder, tonumber(redis.call('HGET', sizes, '#') or 0),
+               tonumber(redis.call('HGET', tuning, '#') or 0), redis.call('EXISTS', watched),
+               redis.call('EXISTS', listening)}
+-- Every look of a leader begins with these: asked for apart, they are most of what it costs.
+if holder == node and reply[7] == 1
+   and redis.call('HLEN', nodes) + redis.call('HLEN', sizes) <= MOST_SEEN then
+  reply[9], reply[10] = redis.call('HVALS', nodes), redis.call('HKEYS', sizes)
+end
+return reply

@@ -9,7 +9,7 @@
 --          of one that does
 -- RETURNS  {now ms, {ids given back}, 1 if more may be left}; where deaths are judged also
 --          {those charged a crash and given back}, {those that are dead now}, 1 if hooks are to
---          be told of any (see mourn.lua)
+--          be told of any (see mourn.lua), 1 if the outbox holds what is to be delivered
 -- include: now
 -- include: judge_death
 -- include: leases_over
@@ -36,8 +36,10 @@ local k = {ready = ready, stream = stream, removed = removed, suspects = suspect
 
 local function answer(ids, more, charged, died)
   if crashes == 0 then return {now, ids, more} end
+  -- Whoever sweeps would ask for these as often, in calls of their own.
   local untold = redis.call('ZCOUNT', deaths, '-inf', whole(now))
-  return {now, ids, more, charged or {}, died or {}, untold > 0 and 1 or 0}
+  local undelivered = redis.call('ZCOUNT', outbox, '-inf', whole(now))
+  return {now, ids, more, charged or {}, died or {}, math.min(untold, 1), math.min(undelivered, 1)}
 end
 
 local last = redis.call('HMGET', meta, 'swept', 'recover_after', 'visibility', 'visibility_at')

@@ -14,11 +14,15 @@ from world import World
 
 pytestmark = pytest.mark.server
 
+#: How the pool's ready work is kept: the moved keys, and what a replica has, are others.
+both_transports = pytest.mark.parametrize("kept", ["zset", "streams"])
 
+
+@both_transports
 def test_a_pool_rides_out_the_move_of_its_slot(
-    world: Callable[..., World], cluster: Cluster
+    world: Callable[..., World], cluster: Cluster, kept: str
 ) -> None:
-    with world(server=cluster, lease_s=3.0, idle_s=5.0) as whole:
+    with world(server=cluster, lease_s=3.0, idle_s=5.0, kept=kept) as whole:
         whole.node("a", pools="default=8")
         source = cluster.master_of(whole.keys.ready)
         target = cluster.others(source)[0]
@@ -37,10 +41,11 @@ def test_a_pool_rides_out_the_move_of_its_slot(
     assert found.refused == found.maybe == 0
 
 
+@both_transports
 def test_a_master_that_dies_under_load_is_replaced_by_its_replica(
-    world: Callable[..., World], cluster: Cluster
+    world: Callable[..., World], cluster: Cluster, kept: str
 ) -> None:
-    with world(server=cluster, lease_s=3.0, idle_s=5.0) as whole:
+    with world(server=cluster, lease_s=3.0, idle_s=5.0, kept=kept) as whole:
         whole.node("a", pools="default=8")
         master = cluster.master_of(whole.keys.ready)
         with load(whole, lambda: whole.submit("hold", 0.02)) as loads:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 
 import pytest
 from clusters import Sentinels
-from failovers import load, report
+from failovers import Load, load, report
 from redis.exceptions import ResponseError
 from servers import selected, wait_until
 from world import World
@@ -105,24 +107,42 @@ def test_addresses_of_sentinels_are_read_with_what_is_for_them_alone() -> None:
 
 
 def test_a_failover_under_load_costs_a_pause_and_what_redis_lost(
-    world: Callable[..., World], sentinels: Sentinels
+    sentinels: Sentinels, tmp_path: Path
 ) -> None:
-    with world(server=sentinels, lease_s=3.0, idle_s=5.0) as whole:
-        whole.node("a", pools="default=8x2")
+    """Whichever way the pool's ready work is kept: both live through the same failover."""
+    with ExitStack() as stack:
+        worlds = []
+        for kept in ("zset", "streams"):
+            (tmp_path / kept).mkdir()
+            whole = stack.enter_context(World(
+                sentinels, tmp_path / kept, lease_s=3.0, idle_s=5.0, namespace=kept, kept=kept,
+                pools="default=8x2",
+            ))
+            worlds.append(whole)
+            whole.node("a")
         first = sentinels.master()
-        with load(whole, lambda: whole.submit("hold", 0.03)) as loads:
-            whole.effect("ended", count=50)
-            with whole.fault("outage"):
+        with ExitStack() as loaded:
+            loads = [loaded.enter_context(_load(whole)) for whole in worlds]
+            for whole in worlds:
+                whole.effect("ended", count=50)
+            with ExitStack() as faults:
+                for whole in worlds:
+                    faults.enter_context(whole.fault("outage"))
                 died_at = time.monotonic()
                 first.kill()
                 wait_until(lambda: sentinels.named() != first.port, 15, "another is the master")
             # The old one comes back, and takes itself for a master until a sentinel has seen it.
             first.start()
-            before = len(whole.effects(phase="ended"))
-            whole.effect("ended", count=before + 100, timeout=30)
-        history = whole.settle(45)
-        found = report(history, loads, died_at)
-    print(found)
-    assert found.violations == []
-    assert found.refused == 0
-    assert found.pause_s < 10
+            for whole in worlds:
+                before = len(whole.effects(phase="ended"))
+                whole.effect("ended", count=before + 100, timeout=30)
+        for whole, loading in zip(worlds, loads, strict=True):
+            found = report(whole.settle(45), loading, died_at)
+            print(f"{whole.keys.namespace}: {found}")
+            assert found.violations == []
+            assert found.refused == 0
+            assert found.pause_s < 10
+
+
+def _load(whole: World) -> AbstractContextManager[list[Load]]:
+    return load(whole, lambda: whole.submit("hold", 0.03))

@@ -121,10 +121,13 @@ class World:
     def __init__(
         self, server: Server, folder: Path, *, lease_s: float = 2.0, pools: str = "default=4",
         idle_s: float = MOST_IDLE_S, names: tuple[str, ...] = ("default",),
+        namespace: str = "faults", kept: str = "",
     ) -> None:
-        """``names`` are the pools that are looked at; ``keys`` is the first."""
+        """``names`` are the pools that are looked at; ``keys`` is the first. ``kept`` is the
+        transport of all pools that do not say theirs."""
+        self.kept = kept
         self.server, self.folder, self.lease_s, self.pools = server, folder, lease_s, pools
-        self.every_keys = [PoolKeys("faults", name) for name in names]
+        self.every_keys = [PoolKeys(namespace, name) for name in names]
         self.keys = self.every_keys[0]
         self.nodes: list[Node] = []
         self.history = History(lease_s=lease_s, idle_s=idle_s)
@@ -171,8 +174,9 @@ class World:
         path = os.pathsep.join((str(HERE), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep)
         node = Node(
             self.folder / name, url, "--lease", f"{self.lease_s:g}", "--keep-records", "10000000",
-            *flags, pools=pools or self.pools, work="", modules=("effect_tasks",),
-            namespace="faults", env={"EFFECT_LOG": str(self.log), "PYTHONPATH": path, **(
+            *flags, pools=self._spec(pools or self.pools), work="", modules=("effect_tasks",),
+            namespace=self.keys.namespace,
+            env={"EFFECT_LOG": str(self.log), "PYTHONPATH": path, **(
                 {"HURRY": "yes"} if len(self.every_keys) > 1 else {}
             )},
         )
@@ -183,6 +187,11 @@ class World:
         if proxy is not None:
             self._proxies[node] = proxy
         return node.start(sum(self._processes(node))) if start else node
+
+    def _spec(self, pools: str) -> str:
+        return ",".join(
+            one if ":" in one or not self.kept else f"{one}:{self.kept}" for one in pools.split(",")
+        )
 
     def proxy(self, node: Node) -> Trap:
         """What is between a node and the server."""
@@ -209,7 +218,9 @@ class World:
 
     def app(self, url: str | None = None, **settings: object) -> skedulr.Skedulr:
         """A producer's app."""
-        return skedulr.Skedulr(url=url or self.server.url, namespace="faults", **settings)
+        return skedulr.Skedulr(
+            url=url or self.server.url, namespace=self.keys.namespace, **settings
+        )
 
     def submit(
         self, name: str, *args: object, ends: tuple[str, ...] = ("succeeded",),

@@ -103,11 +103,30 @@ def test_a_record_is_kept_with_the_pools_it_serves(leads: Leads) -> None:
 
 
 def test_it_says_how_often_sizes_changed_and_who_is_to_be_minded(leads: Leads) -> None:
-    assert leads.beat("n1")[4:] == (0, 0, False, False)
+    assert leads.beat("n1")[4:8] == (0, 0, False, False)
     leads.runner.call("HSET", leads.store.space.sizes, "#", 3)
     leads.runner.call("HSET", leads.store.space.tuning, "#", 4)
     leads.store.listen(leads.runner)
-    assert leads.beat("n2", tuned=True)[4:] == (3, 4, True, True)
-    assert leads.beat("n3")[6:] == (True, True), "of any node"
+    assert leads.beat("n2", tuned=True)[4:8] == (3, 4, True, True)
+    assert leads.beat("n3")[6:8] == (True, True), "of any node"
     assert 0 < leads.runner.client.pttl(leads.store.space.watched) <= 30_000
     assert 0 < leads.runner.client.pttl(leads.store.space.listening) <= 30_000
+
+
+def test_a_leader_that_is_to_watch_pools_hears_all_it_needs_to_know_of_nodes(leads: Leads) -> None:
+    leads.beat("n1", record=b"one", tuned=True)
+    leads.beat("n2", record=b"two")
+    leads.runner.call("HSET", leads.store.space.sizes, "#", 1, "mail", 3)
+    beat = leads.beat("n1", record=b"newer")
+    assert sorted(beat.records) == [b"newer", b"two"]
+    assert sorted(beat.sized) == [b"#", b"mail"]
+    assert leads.beat("n2")[8:] == (None, None), "it does not lead"
+    leads.runner.call("DEL", leads.store.space.watched)
+    assert leads.beat("n1")[8:] == (None, None), "nothing is to be watched"
+
+
+def test_of_hundreds_of_nodes_a_leader_asks_apart(leads: Leads) -> None:
+    leads.runner.call("HSET", leads.store.space.nodes, *(n for n in range(500) for _ in "kv"))
+    assert len(leads.beat("n1", tuned=True).records or ()) == 500
+    leads.runner.call("HSET", leads.store.space.nodes, "one", "more")
+    assert leads.beat("n1", tuned=True)[8:] == (None, None)

@@ -1,14 +1,43 @@
-"""fold.lua and what it adds up: what finish, retry, release and submit count of runs."""
+"""fold.lua and what it adds up: what finish, retry, release and submit count of runs.
+
+For these scripts time stands still, so that no minute ends in the middle of a test.
+"""
 
 from __future__ import annotations
 
-import pytest
-from script_driver import Scripts, task
+from typing import Any
 
-from skedulr.redis_scripts import script
+import pytest
+from script_driver import FakeRunner, RealRunner, Scripts, task
+
+from skedulr.redis_scripts import Script, script
 from skedulr.statistics import BOUNDS_MS, OTHERS, Tally
 
 MINUTE_MS = 60_000
+#: How a script learns what time it is.
+ASKS_TIME = "redis.call('TIME')"
+
+
+class StandingStill(Scripts):
+    """The scripts of a pool, all of them run in the middle of one minute."""
+
+    def __init__(self, runner: FakeRunner | RealRunner) -> None:
+        super().__init__(runner)
+        self._now_ms = super().now() // MINUTE_MS * MINUTE_MS + MINUTE_MS // 2
+
+    def now(self) -> int:
+        return self._now_ms
+
+    def run(self, name: str, *args: Any, owner: str | None = None) -> Any:
+        moving, time = script(name), f"{{'{self._now_ms // 1000}', '0'}}"
+        assert moving.text.count(ASKS_TIME) == 1
+        still = Script(name, moving.text.replace(ASKS_TIME, time))
+        return self.runner.run(still, self.keys.of(moving.keys, owner), list(args))
+
+
+@pytest.fixture
+def pool(runner: FakeRunner | RealRunner) -> Scripts:
+    return StandingStill(runner)
 
 
 def minute_of(pool: Scripts) -> int:

@@ -193,7 +193,7 @@ def test_what_ran_on_a_host_that_died_becomes_suspect_uncharged(pool: Scripts) -
     pool.sweeps_have_run()
     swept = pool.judge_hosts()
     assert sorted(swept.rest[0]) == ["ran", "waited"]
-    assert swept.rest[1:] == [0, [], [], 0]
+    assert swept.rest[1:] == [0, [], [], 0, 0]
     assert pool.state("own", "owned", "wake", "meta") == {
         "tasks": {uid: body(uid, stored.now) for uid in ("ran", "waited")},
         "suspects": {"ran": place(1)},
@@ -212,8 +212,8 @@ def test_a_suspect_on_a_host_that_dies_is_charged_and_dies_at_the_limit(pool: Sc
         outcomes.append(swept.rest)
         crashes.append((b"crash", swept.now))
     assert outcomes == [
-        [["a"], 0, [], [], 0], [["a"], 0, ["a"], [], 0], [["a"], 0, ["a"], [], 0],
-        [[], 0, [], ["a"], 1],
+        [["a"], 0, [], [], 0, 0], [["a"], 0, ["a"], [], 0, 0], [["a"], 0, ["a"], [], 0, 0],
+        [[], 0, [], ["a"], 1, 0],
     ]
     assert pool.state("own", "owned", "wake", "meta") == {
         "records": {
@@ -228,5 +228,5 @@ def test_a_judging_sweep_within_the_grace_judges_nobody(pool: Scripts) -> None:
     pool.submit(task("a"))
     pool.claim()
     pool.let_leases_expire()
-    assert pool.judge_hosts().rest == [[], 0, [], [], 0]
+    assert pool.judge_hosts().rest == [[], 0, [], [], 0, 0]
     assert set(pool.state()["leases"]) == {"a"}

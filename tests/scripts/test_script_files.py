@@ -21,6 +21,9 @@ INCLUDES = sorted(
 #: Keys of a whole namespace. A script takes these or a pool's, never both: they have two slots.
 OF_THE_SPACE = {name for name in vars(SpaceKeys("n")) if not name.startswith("_")}
 
+#: Scripts that read a whole hash, and what with: behind a look at how long it is.
+READS_WHOLE = {"beat": {"HVALS", "HKEYS"}}
+
 
 def source(name: str) -> str:
     return files(redis_scripts).joinpath(f"{name}.lua").read_text("utf-8")
@@ -78,7 +81,7 @@ def test_no_script_loops_without_a_bound_or_reads_a_whole_key(name: str) -> None
     for loop in re.findall(r"\bfor (.+?) do\b", text):
         assert re.search(r"in (ipairs|string\.gmatch)\(|^\w+ = [\w-]+, ", loop), loop
     commands = set(re.findall(r"redis\.call\(\s*'([A-Z]+)'", text))
-    assert not commands & {
+    assert not (commands - READS_WHOLE.get(name, set())) & {
         "KEYS", "SCAN", "HSCAN", "SSCAN", "ZSCAN", "HGETALL", "HKEYS", "HVALS", "SMEMBERS",
         "LRANGE", "FLUSHALL", "FLUSHDB",
     }

@@ -287,7 +287,8 @@ def test_what_comes_before_one_that_can_not_travel_is_stored(
 def test_a_bulk_that_stopped_half_way_can_be_run_again(
     apps: Callable[..., Skedulr], proxy: Proxy, one_server: Server
 ) -> None:
-    app = apps(proxy.url, submit_timeout=0.3)
+    # Long enough for a busy machine to store a chunk; and so long the one that is cut off takes.
+    app = apps(proxy.url, submit_timeout=2)
     task(app).submit(0)
 
     def calls(cut_at: int | None = None) -> Iterator[skedulr.Call[Any]]:
@@ -300,12 +301,38 @@ def test_a_bulk_that_stopped_half_way_can_be_run_again(
         app.submit_many(calls(cut_at=1600))
     error = caught.value
     assert isinstance(error.__cause__, StorageUnavailable)
-    assert 0 < error.index == len(error.submitted) < 3000
+    assert 1000 <= error.index == len(error.submitted) < 3000
     kept = {handle.uid for handle in error.submitted}  # type: ignore[attr-defined]
     assert kept <= {uid.decode() for uid in one_server.client.hkeys(KEYS.tasks)}
     proxy.set("pass")
     assert len(app.submit_many(calls())) == 3000
     assert stored(one_server) == 3001
+
+
+def test_a_bulk_whose_calls_take_longer_to_make_than_a_submit_may_is_stored(
+    one_server: Server,
+) -> None:
+    """In a patched process nothing else runs while the caller computes, the committer neither."""
+    found = snippets.run("""
+import time
+import skedulr
+
+app = skedulr.Skedulr(url=ARGS[0], submit_timeout=0.5)
+
+@app.task(name="add")
+def add(n): ...
+
+def calls():
+    for n in range(1200):
+        if n % 400 == 399:
+            ends = time.monotonic() + 0.7
+            while time.monotonic() < ends:
+                pass
+        yield add.bind(n)
+
+report(len(app.submit_many(calls())))
+""", one_server.url, patched=True)
+    assert found == stored(one_server) == 1200
 
 
 # --- asking and cancelling ------------------------------------------------------------------------

@@ -358,19 +358,51 @@ def test_a_committer_that_does_not_come_back_holds_nobody_beyond_its_time() -> N
     bench.committer.stop()
 
 
-def test_those_whose_time_is_over_do_not_end_the_others_try() -> None:
+def test_who_comes_late_to_the_first_try_goes_along_and_does_not_cut_the_others() -> None:
+    """It was this process that was busy: that says nothing of Redis."""
     bench = Bench(timeout_s=30)
+    bench.wire.timeout_s = 30
     bench.store.gate.clear()
     first = bench.post("first")
     assert bench.store.entered.wait(5)
     short, long = bench.post("short"), bench.post("long")
     short.deadline = time.monotonic() - 1
     bench.store.gate.set()
-    assert (first.wait(), long.wait()) == ("s", "s")
-    with pytest.raises(StorageUnavailable) as caught:
+    assert (first.wait(), long.wait(), short.wait()) == ("s", "s", "s")
+    assert bench.store.calls == [["first"], ["short", "long"]]
+    assert bench.store.bounds_s[1] == 30
+    bench.committer.stop()
+
+
+def test_those_whose_time_is_over_after_a_try_do_not_end_the_others() -> None:
+    bench = Bench(timeout_s=30)
+    bench.store.gate.clear()
+    first = bench.post("first")
+    assert bench.store.entered.wait(5)
+    short, long = bench.post("short"), bench.post("long")
+    first.deadline = short.deadline = time.monotonic() - 1
+    bench.store.faults = [Refused("by the first"), Refused("by both")]
+    bench.store.gate.set()
+    assert long.wait() == "s"
+    with pytest.raises(StorageUnavailable, match="by both") as caught:
         short.wait()
     assert caught.value.maybe_submitted is False
-    assert bench.store.calls == [["first"], ["long"]]
+    assert bench.store.calls == [["first"], ["short", "long"], ["long"]]
+    bench.committer.stop()
+
+
+def test_what_is_handed_in_has_its_time_from_when_its_caller_waits() -> None:
+    """In a patched process nobody else may have run until then, so nothing was tried."""
+    bench = Bench(timeout_s=0.2)
+    bench.store.gate.clear()
+    bench.post("first")
+    assert bench.store.entered.wait(5)
+    posted = bench.post("a")
+    posted.deadline = began = time.monotonic()
+    with pytest.raises(StorageUnavailable, match="no answer in time"):
+        posted.wait()
+    assert posted.deadline >= began + 0.2
+    bench.store.gate.set()
     bench.committer.stop()
 
 

@@ -121,3 +121,13 @@ def test_after_a_pause_of_the_master_itself_children_get_time_to_beat(child: Wat
     assert child.sent == []
     child.pass_time(0.5, hub=False, heart=False)
     assert child.sent == [signal.SIGABRT], "but no more than that"
+
+
+def test_under_a_short_limit_a_shorter_pause_of_the_master_counts(child: Watched) -> None:
+    """A machine that has too much to do holds up the children as well as their master."""
+    child.watch = HangWatch(timeout_s=1, lease_s=6, now=child.now, renew=lambda process: None)
+    child.now += 1.2
+    child.pass_time(1, hub=False)
+    assert child.sent == []
+    child.pass_time(0.5, hub=False)
+    assert child.sent == [signal.SIGABRT]

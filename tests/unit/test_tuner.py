@@ -88,12 +88,12 @@ def test_the_workers_of_a_node_that_is_late_go_to_the_others(world: World) -> No
 
 def test_a_leader_that_was_frozen_while_another_took_over_changes_nothing(world: World) -> None:
     grown(world)
+    # One node less calls for a new share, which it would publish.
+    world.wire.call("HDEL", world.store.space.nodes, "n2")
     frozen_with = world.beat()
     world.wire.call("HSET", world.store.space.leader, "until", 1)
     assert world.beat("n2").leader == "n2"
     before = world.wire.call("HGETALL", world.store.space.tuning)
-    # One node less calls for a new share, which it would publish.
-    world.wire.call("HDEL", world.store.space.nodes, "n2")
     world.tuner.look(frozen_with)
     assert world.wire.call("HGETALL", world.store.space.tuning) == before
     assert world.wire.call("LLEN", world.store.space.decisions) == 0
