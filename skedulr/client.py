@@ -760,8 +760,8 @@ class Client:
         """
         seen = self._see_workflow(id, among)
         return flows.workflow_view(
-            id, seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
-            children=seen.children, most_steps=most_steps,
+            "/".join(split_id(id)), seen.journal, begun=seen.begun, steps=seen.steps,
+            views=seen.views, children=seen.children, most_steps=most_steps,
         )
 
     def workflows(
