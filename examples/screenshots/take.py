@@ -19,11 +19,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 from playwright.sync_api import Page, sync_playwright
 
-from skedulr import message
+from skedulr import lists, message
 from skedulr.app import Skedulr
 from skedulr.config import find_redis, load
 from skedulr.keys import PoolKeys
@@ -245,10 +246,19 @@ def keep_selling(app: Skedulr, seconds: float) -> None:
         time.sleep(0.4)
 
 
+def tasks_of(app: Skedulr, pool: str, state: str, limit: int) -> list[dict[str, Any]]:
+    """The newest tasks of a pool in a state."""
+    selection = lists.Selection(state=state, pool=pool)
+    page: lists.Page = app.client.ask(
+        lambda wire: lists.page(wire, app.client.config.namespace, [pool], selection, limit)
+    )
+    return page.items
+
+
 def interesting_tasks(app: Skedulr) -> dict[str, str]:
     """A dead task and a running one."""
-    dead = app.client.page(state="dead", pool="critical", limit=2)["items"][::-1]
-    running = app.client.page(state="running", pool="default", limit=20)["items"]
+    dead = tasks_of(app, "critical", "dead", 2)[::-1]
+    running = tasks_of(app, "default", "running", 20)
     reporting = [task for task in running if task["name"] == "stock.sync_warehouse"] or running
     return {"dead": dead[0]["id"], "running": reporting[0]["id"] if reporting else dead[0]["id"]}
 
@@ -314,7 +324,7 @@ def shoot_all(page: Page, scheme: str, ids: dict[str, str], app: Skedulr) -> Non
     keep_selling(app, seconds=2)
     shoot(page, "/", f"overview-{scheme}")
     shoot(page, "/tasks?pool=critical", f"tasks-{scheme}")
-    dead = app.client.page(state="dead", pool="critical", limit=200)["items"]
+    dead = tasks_of(app, "critical", "dead", 200)
     newest = next(one["id"] for one in dead if one["name"] == "payments.charge_card")
     shoot(page, f"/tasks/{newest}", f"task-dead-{scheme}")
     shoot(page, f"/tasks/{ids['running']}", f"task-running-{scheme}")

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from harness import Node, wait_until
 from servers import Server, free_port
 
-from skedulr import Limit, message
+from skedulr import Limit, lists, message
 from skedulr.keys import PoolKeys
 from skedulr.uids import Uids
 
@@ -145,7 +145,10 @@ def fill_more(node: Node, server: Server, workflows: int, steps: int) -> list[st
         pipe.execute()
     print(f"{workflows:,} workflows of {steps:,} steps, and the rest, "
           f"after {time.monotonic() - began:.0f} s")
-    newest = app.client.page(state="dead", limit=1)["items"]
+    dead = lists.Selection(state="dead")
+    newest = app.client.ask(
+        lambda wire: lists.page(wire, app.client.config.namespace, ["default"], dead, 1)
+    ).items
     return [f"/workflows/{w.id}"] * bool(workflows) + [f"/tasks/{one['id']}" for one in newest]
 
 
