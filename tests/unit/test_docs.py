@@ -359,6 +359,14 @@ def test_every_finding_of_the_doctor_is_explained() -> None:
     assert set(KINDS) - told == set()
 
 
+def test_every_example_has_its_row() -> None:
+    page = ROOT / "examples" / "README.md"
+    linked = {(page.parent / link.partition("#")[0]).resolve() for link in links(page)}
+    folder = ROOT / "examples"
+    for one in [*folder.glob("*.py"), *folder.glob("*_app"), folder / "legacy_wsgi"]:
+        assert any(link.is_relative_to(one) for link in linked), one.name
+
+
 def test_every_module_is_on_the_map() -> None:
     """Written from the modules' docstrings: ``python tests/modules_page.py``."""
     assert modules_page.page() == modules_page.PAGE.read_text("utf-8")
