@@ -79,12 +79,13 @@ class Session:
 
     def _in_flags(self, text: str) -> str:
         """What is said of options as Python has them, ``max_retries=x``, said of our flags."""
-        if getattr(self.given, "jsonl", None):
-            return text  # there, options are keys of a line
+        parser = getattr(self.given, "parser", None)
+        if parser is None or getattr(self.given, "jsonl", None):
+            return text  # in a file of calls, options are keys of a line
 
         def flag(found: re.Match[str]) -> str:
             name = "--" + found[1].replace("_", "-")
-            return f"{name} " if name in self.given.parser._option_string_actions else found[0]
+            return f"{name} " if name in parser._option_string_actions else found[0]
 
         return re.sub(r"(?<![\w'\"])([a-z_]+)=", flag, text)
 
