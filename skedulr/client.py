@@ -602,21 +602,6 @@ class Client:
         """Every pool in numbers: the form the HTTP interface calls "pool"."""
         return self.overview().pools
 
-    def page(
-        self, *, state: str | None = None, pool: str = "default", limit: int = 50,
-        cursor: str | None = None,
-    ) -> dict[str, Any]:
-        """``{"items": [task, ...], "cursor": text or None}``, at most 500 tasks."""
-        queries.check_state(state)
-        if not 1 <= limit <= queries.MOST_ITEMS:
-            raise ConfigError(f"limit={limit!r} is not usable: 1 to {queries.MOST_ITEMS}")
-        if cursor is not None and not cursor.isdecimal():
-            raise ConfigError(f"cursor={cursor!r} is not one that this list gave")
-        items, follow = self._ask(
-            lambda wire: self._queries(pool).page(wire, state, limit, int(cursor or 0))
-        )
-        return {"items": items, "cursor": None if follow is None else str(follow)}
-
     def results(self, ids: Sequence[str]) -> list[Any]:
         """The results of tasks; a TaskFailed stands for each that did not succeed (so far).
 
@@ -775,8 +760,8 @@ class Client:
         """
         seen = self._see_workflow(id, among)
         return flows.workflow_view(
-            id, seen.journal, begun=seen.begun, steps=seen.steps, views=seen.views,
-            children=seen.children, most_steps=most_steps,
+            "/".join(split_id(id)), seen.journal, begun=seen.begun, steps=seen.steps,
+            views=seen.views, children=seen.children, most_steps=most_steps,
         )
 
     def workflows(

@@ -41,9 +41,7 @@ _ENDS = {"d": "dead", "c": "cancelled", "e": "expired", "k": "skipped", "p": "re
 _EXHAUSTED = message.entry(
     message.SKIPPED, "", 0, 0, "all of the tasks succeeded of which one had to fail"
 )
-_AGAIN = message.entry(
-    message.RESUBMITTED, "", 0, 0, "a task it waits for was resubmitted"
-)
+_AGAIN = message.entry(message.RESUBMITTED, "", 0, 0, spreading.AGAIN)
 
 
 class Edge(NamedTuple):
@@ -129,9 +127,17 @@ class Delivery:
             if id not in lost:
                 lost[id] = parent
                 if skip_lost:
-                    news.add(edge._replace(place=0), _skipped(f"no task {parent} is known"))
+                    news.add(edge._replace(place=0), _unknown(parent))
         news.flush()
         return lost
+
+    def tie_again(self, edges: Sequence[tuple[str, Edge, bool]]) -> None:
+        """Tie children to some of their parents (id, edge, whether it may be missing), and tell
+        them of those that have ended, or are unknown. What was so already stays as it is."""
+        news = _News(self)
+        for parent, edge, _ in self._tie_all(edges, news):
+            news.add(edge._replace(place=0), _unknown(parent))
+        news.flush()
 
     def _tie_all(
         self, edges: Sequence[tuple[str, Edge, bool]], news: _News
@@ -307,7 +313,7 @@ class Delivery:
                 for at, one in enumerate(batch, made + 1)
             ]
             for parent, edge, _ in self._tie_all(edges, news):
-                news.add(edge._replace(place=0), _skipped(f"no task {parent} is known"))
+                news.add(edge._replace(place=0), _unknown(parent))
             made += len(batch)
         if self._given_up(pool, uid):
             # Whoever cancels it cancels these, too, and may have died in the middle of that.
@@ -372,7 +378,7 @@ class Delivery:
             news = _News(self)
             edges = [(home, edge, False) for edge in self._edges(pool, uid, first)]
             for parent, edge, _ in self._tie_all(edges, news):
-                news.add(edge, _skipped(f"no task {parent} is known"))
+                news.add(edge, _unknown(parent))
             news.flush()
 
     def _reopen(self, pool: str, uid: str, first: bytes) -> None:
@@ -512,6 +518,10 @@ class _News:
 
 def _skipped(reason: str) -> bytes:
     return message.entry(message.SKIPPED, "", 0, 0, reason)
+
+
+def _unknown(parent: str) -> bytes:
+    return _skipped(f"no task {parent} is known")
 
 
 def _outcome(parent: str, record: bytes) -> bytes | None:

@@ -19,7 +19,9 @@ from functools import cached_property
 from typing import Any
 
 from . import message
+from .delivery import Delivery
 from .findings import KINDS, Finding, Kind, name, raw
+from .held import mend_detail
 from .keys import PER_OWNER, PoolKeys, SpaceKeys
 from .redis_scripts import script
 from .rounds import (
@@ -37,11 +39,14 @@ from .rounds import (
     Schedules,
     Tasks,
     Unknown,
+    affordable,
     now_of,
     pages,
     pool_keys,
     scan,
 )
+from .spreading import spread_of
+from .ties import Broken, Edges, Outbox, Waiting
 from .wire import Wire
 
 #: Between the two looks, seconds. A script takes milliseconds; a step from pool to pool, a few.
@@ -70,9 +75,8 @@ TYPES = {
 }
 #: Those whose members are not walked through.
 _NOT_WALKED = frozenset(
-    ("wake", "meta", "stats", "deaths", "declared", "declarers", "waiting", "edges", "outbox",
-     "limits", "slots", "rates", "releases", "turns", "marks", "history", "removed",
-     "workflows")
+    ("wake", "meta", "stats", "deaths", "declared", "declarers", "limits", "slots", "rates",
+     "releases", "turns", "marks", "history", "removed", "workflows")
 )
 _COUNTS = {"zset": "ZCARD", "hash": "HLEN", "set": "SCARD", "stream": "XLEN"}
 
@@ -135,6 +139,7 @@ class Doctor:
                 break
             self.on_progress(len(done))
             mended += done
+            self._hurry_deliverers(done)
             left = [one for one in self._look_at(done) if one.fixable]
         return mended
 
@@ -175,6 +180,7 @@ class Doctor:
         unknown = {keys.prefix + one for one in names if not _is_known(one)}
         return [
             Tasks(wire, keys, self._grace_ms), Owners(wire, keys, owners - {""}),
+            Waiting(wire, keys), Edges(wire, keys), Outbox(wire, keys),
             Locks(wire, keys), Limits(wire, keys), Schedules(wire, keys), Notes(wire, keys),
             Unknown(wire, pool, unknown),
         ]
@@ -201,6 +207,9 @@ class Doctor:
         how = KINDS[group[0].kind]
         if how.script == "command":
             yield from (one for one in group if self._mend_plainly(one))
+            return
+        if how.script in ("tie", "deliver"):
+            yield from self._tie(group) if how.script == "tie" else self._deliver(group)
             return
         # One mend may be for several: all that is left of a task goes at once.
         same: dict[Any, list[Finding]] = defaultdict(list)
@@ -231,6 +240,63 @@ class Doctor:
         names: list[Any] = [raw(key) for key in keys.of(found.keys, page[0].owner)]
         letters: bytes = self._wire.run(found, names, args)[1]
         return (one for one, letter in zip(page, letters.decode(), strict=True) if letter == "m")
+
+    def _tie(self, group: Sequence[Finding]) -> Iterator[Finding]:
+        """Tie children to those parents that would not tell them; what is known of these they are
+        told at once."""
+        keys = PoolKeys(self.namespace, group[0].pool or "")
+        waiting, size = Waiting(self._wire, keys), affordable(self._wire, keys.tasks)
+        by_uid: dict[str, list[Finding]] = defaultdict(list)
+        for one in group:
+            by_uid[one.uid].append(one)
+        for uids in pages(by_uid, size):
+            mended = set()
+            for part in pages(waiting.untied([raw(uid) for uid in uids]), MENDS):
+                self._tie_part(keys, part)
+                mended |= {one.child.uid for one in part}
+            yield from (one for uid in uids if uid in mended for one in by_uid[uid])
+
+    def _tie_part(self, keys: PoolKeys, part: Sequence[Broken]) -> None:
+        plain, maps = [], {}
+        for one in part:
+            if one.child.journal is not None and spread_of(one.child.journal) is not None:
+                maps[one.child.uid] = one.child.text or b""
+            else:
+                plain.append((one.parent, one.edge, one.missing))
+        self._delivery.tie_again(plain)
+        # A deliverer makes those of its tasks that are gone, as it is tied to them.
+        args: list[Any] = ["hold"]
+        for uid, text in maps.items():
+            args += [raw(uid), mend_detail(text, text.decode())]
+        if maps:
+            mend = script("mend")
+            self._wire.run(mend, keys.of(mend.keys), args)
+            self._delivery.told.add(keys.pool)
+
+    def _deliver(self, group: Sequence[Finding]) -> Iterator[Finding]:
+        """Tell what nobody has told. All of the pool is told with it: there is only one way."""
+        keys = PoolKeys(self.namespace, group[0].pool or "")
+        outbox = Outbox(self._wire, keys)
+        overdue = {one.place for page in pages(group, PAGE) for one in outbox.again(page)}
+        late = [one for one in group if one.place in overdue]
+        if late:
+            self._delivery.settle([keys.pool])
+        for page in pages(late, PAGE):
+            scores = self._wire.call("ZMSCORE", keys.outbox, *(raw(one.uid) for one in page))
+            yield from (one for one, score in zip(page, scores, strict=True) if score is None)
+
+    def _hurry_deliverers(self, mended: Iterable[Finding]) -> None:
+        """What is to be told or tied now would be noticed some seconds later."""
+        pools = {one.pool for one in mended if KINDS[one.kind].action in ("hold", "hurry")}
+        pools |= self._delivery.told
+        pools |= {one.pool for one in mended if one.kind == "body-unreadable"}
+        self._delivery.told.clear()
+        for pool in sorted(filter(None, pools)):
+            self._wire.call("PUBLISH", self._space.control, f"outbox {pool}/")
+
+    @cached_property
+    def _delivery(self) -> Delivery:
+        return Delivery(self.namespace, self._wire)
 
     def _mend_plainly(self, one: Finding) -> bool:
         """Mends that need no script: done twice, or too late, they change nothing that counts. A

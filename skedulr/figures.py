@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from .errors import ConfigError
 from .keys import PoolKeys
-from .statistics import Tally, sliding_rate, utilisation
+from .statistics import Tally, read_failures, sliding_rate, utilisation
 
 #: Minutes that are looked at for rates, beside the one under way.
 RECENT = 15
@@ -303,6 +303,21 @@ def _spans(
     begun = [int(part) for part in (kept or b"").split()]
     begun += [minute // minutes for minute in known.minutes]
     return spans, min(begun, default=wanted.stop)
+
+
+def failures(
+    wire: Asker, namespace: str, names: Sequence[tuple[str, str]], now_s: float, minutes: int = 60,
+) -> list[list[tuple[int, int]]]:
+    """Of tasks, by pool and name, (runs, failed attempts) of each of the last minutes, the oldest
+    first. One round trip, and no histogram is read."""
+    last = int(now_s // 60)
+    spans = [b"m%d " % minute for minute in range(last - minutes + 1, last + 1)]
+    texts = wire.calls([
+        # Under the same field whether the minute is open or was added to what is longer.
+        ("HMGET", PoolKeys(namespace, pool).history, *(span + name.encode() for span in spans))
+        for pool, name in names
+    ]) if names else []
+    return [[read_failures(text) for text in one] for one in texts]
 
 
 #: What is shown of a point, by name: from its tally and its seconds.

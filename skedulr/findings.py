@@ -4,10 +4,10 @@ Pure: facts in, findings out. Reading the facts and mending is ``doctor.py``'s. 
 of these states behind; they come from a failover that lost writes, an operator's hand, another
 program on the same server, or a mistake of ours.
 
-A live task has a body in ``tasks`` and is in one of five places: ready, delayed, suspects, held, or
-claimed (a claim, a lease, an entry in what its owner holds). One that ended has a record instead,
-listed in done or dead. All else beside them (header, cancel flag, watch, progress, lock) goes with
-the body.
+A live task has a body in ``tasks`` and is in one place: ready, delayed, suspects, parked by a
+limit, waiting for others (in waiting and in held), or claimed (a claim, a lease, an entry in what
+its owner holds). One that ended has a record instead, listed in done or dead. All else beside them
+(header, cancel flag, watch, progress, lock) goes with the body.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .errors import PayloadError
 
 class Kind(NamedTuple):
     """What a kind of finding is about, and what mends it: a script and what that is told to do,
-    or a plain command; nothing where we may not."""
+    or a plain command, or what delivery.py does; nothing where we may not."""
 
     subject: str
     script: str = ""
@@ -40,6 +40,7 @@ KINDS: dict[str, Kind] = {
     "record-and-body": Kind("task", "mend", "one_life"),
     "in-two-places": Kind("task", "mend", "one_place"),
     "in-no-place": Kind("task", "mend", "requeue"),
+    "waits-in-no-place": Kind("task", "mend", "hold"),
     "record-unlisted": Kind("task", "mend", "file"),
     "record-misfiled": Kind("task", "mend", "file"),
     "listed-without-record": Kind("task", "mend", "unlist"),
@@ -54,6 +55,18 @@ KINDS: dict[str, Kind] = {
     "owned-without-claim": Kind("task", "mend_owner", "disown"),
     "newer-release": Kind("task"),
     "suspect": Kind("task"),
+    "held-without-waiting": Kind("waiting", "mend", "hold"),
+    "waiting-unreadable": Kind("waiting", "mend", "hold"),
+    "start-forgotten": Kind("waiting", "mend", "hold"),
+    "waiting-without-held": Kind("waiting", "mend", "list_held"),
+    "edges-unreadable": Kind("edges", "mend", "unedge"),
+    "edge-lost": Kind("waiting", "tie"),
+    "parent-ended": Kind("waiting", "tie"),
+    "parent-unknown": Kind("waiting", "tie"),
+    "edges-without-parent": Kind("edges", "mend", "untie"),
+    "outbox-unreadable": Kind("outbox", "mend", "untell"),
+    "outbox-too-late": Kind("outbox", "mend", "hurry"),
+    "outbox-overdue": Kind("outbox", "deliver"),
     "owner-for-ever": Kind("owner", "mend_owner", "expire"),
     "lock-without-holder": Kind("lock", "mend", "unlock"),
     "lock-unreadable": Kind("lock", "mend", "unlock"),
@@ -66,6 +79,7 @@ KINDS: dict[str, Kind] = {
     "set-waits-for-nothing": Kind("limit", "mend", "wait"),
     "wait-without-set": Kind("limit", "mend", "unwait"),
     "limit-stuck": Kind("limit", "mend", "let_out"),
+    "release-unnoted": Kind("limit", "mend", "note"),
     "set-aside": Kind("note", "mend", "unnote"),
     "wake-overfull": Kind("note", "mend", "one_wake"),
     "schedule-incomplete": Kind("schedule", "mend_schedule", "remove"),
@@ -148,6 +162,7 @@ class TaskFacts:
     dead: float | None
     held: float | None = None
     parked: float | None = None
+    waiting: bool = False
     #: Whether what is ready is in a stream: an entry of nobody's goes when a claim gets there.
     streamed: bool = False
 
@@ -156,7 +171,7 @@ class TaskFacts:
         """The places in which it waits to be claimed."""
         return [name for name, score in (
             ("ready", self.ready), ("delayed", self.delayed), ("suspects", self.suspect),
-            ("held", self.held), ("parked", self.parked),
+            ("waiting", 0.0 if self.waiting else self.held), ("parked", self.parked),
         ) if score is not None]
 
     @property
@@ -211,7 +226,7 @@ def _judge_places(f: TaskFacts) -> Iterator[Sight]:
         lost = "its record is there" if f.record else "what it was to do is lost"
         yield Sight("queued-without-body",
                     f"queued in {' and '.join(queues)}, and its body is gone: {lost}",
-                    left_alone=f.streamed)
+                    left_alone=f.streamed and f.ready is not None)
     if f.body and f.record:
         yield Sight("record-and-body", "it has ended, and its body is still there")
     elif f.body and not queues and f.claim is None:

@@ -106,42 +106,6 @@ class PoolQueries:
             "failed": int(wire.call("HGET", k.stats, "failed") or 0),
         }
 
-    def page(
-        self, wire: Wire, state: str | None, limit: int, offset: int
-    ) -> tuple[list[dict[str, Any]], int | None]:
-        """Tasks in ``state`` (None: every state), newest first where they ended, and where the
-        next page begins (None: nowhere)."""
-        items: list[dict[str, Any]] = []
-        for kind in _places(state):
-            total = wire.call(*self._count(kind))
-            if offset >= total:
-                offset -= total
-                continue
-            while len(items) < limit and offset < total:
-                uids = wire.call(*self._range(kind, offset, limit - len(items)))
-                if not uids:
-                    break
-                offset += len(uids)
-                views = self.tasks(wire, [uid.decode() for uid in uids])
-                items += [view for view in views if state in (None, view["state"])]
-            if len(items) >= limit:
-                return items, self._passed(wire, state, kind) + offset
-            offset = 0
-        return items, None
-
-    def _passed(self, wire: Wire, state: str | None, kind: str) -> int:
-        places = _places(state)
-        return sum(wire.call(*self._count(one)) for one in places[: places.index(kind)])
-
-    def _count(self, kind: str) -> tuple[str, str]:
-        return "ZCARD", getattr(self.keys, kind)
-
-    def _range(self, kind: str, offset: int, count: int) -> tuple[Any, ...]:
-        last = offset + count - 1
-        if kind in ("done", "dead"):
-            return "ZREVRANGE", getattr(self.keys, kind), offset, last
-        return "ZRANGE", getattr(self.keys, kind), offset, last
-
 
 def pool_names(wire: Wire, space: SpaceKeys) -> list[str]:
     """Every pool that was ever used in the namespace, sorted."""
@@ -153,16 +117,6 @@ def check_state(state: str | None) -> str | None:
     if state is not None and state not in STATES:
         raise ConfigError(f"no state is called {state!r}{nearest(state, STATES)}")
     return state
-
-
-def _places(state: str | None) -> tuple[str, ...]:
-    """The sorted sets that hold tasks of a state; leases stand for what runs."""
-    if state is None:
-        return ("leases", "ready", "parked", "delayed", "held", "dead", "done")
-    return {
-        "queued": ("ready", "parked"), "scheduled": ("delayed",), "running": ("leases",),
-        "dead": ("dead",), "waiting": ("held",),
-    }.get(state, ("done",))
 
 
 def _set_of(header: bytes | None) -> str:

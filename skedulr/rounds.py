@@ -13,8 +13,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgpack
 
+from . import message
 from .counts import SILENT_S
-from .errors import ConfigError
+from .errors import ConfigError, PayloadError
 from .findings import (
     Finding,
     Sight,
@@ -29,8 +30,9 @@ from .findings import (
     raw,
     read_lock,
 )
+from .held import is_start, made_anew, mend_detail, waits_of, was_freed
 from .keys import PoolKeys, SpaceKeys
-from .limiting import read_known
+from .limiting import Known, read_known
 from .streams import FIRST_PLACE, GROUP, Group, group_of, is_streamed, oldest_first, queued
 from .wire import Wire
 
@@ -44,6 +46,9 @@ PAGE_BYTES = 8_000_000
 SAMPLE = 20
 #: Findings whose journals are read again in one step.
 JOURNALS = 50
+
+#: A rate's next token is looked for no later than this after it is there, ms.
+LATE_ALARM_MS = 1000
 
 Found = Iterator[tuple[int, list[Finding]]]
 
@@ -69,7 +74,7 @@ class Tasks:
     #: Where else an id may stand, and the command that walks there.
     _PLACES = (
         ("ready", "ZSCAN"), ("delayed", "ZSCAN"), ("suspects", "ZSCAN"), ("held", "ZSCAN"),
-        ("parked", "ZSCAN"), ("leases", "ZSCAN"),
+        ("waiting", "HSCAN"), ("parked", "ZSCAN"), ("leases", "ZSCAN"),
         ("claims", "HSCAN"), ("done", "ZSCAN"), ("dead", "ZSCAN"), ("info", "HSCAN"),
         ("cancels", "SSCAN"), ("watch", "HSCAN"), ("progress", "HSCAN"),
     )
@@ -87,7 +92,7 @@ class Tasks:
         if self._streamed:
             yield from self._walk_stream()
         for key in (k.tasks, k.records):
-            for page in scan(self._wire, "HSCAN", key, _affordable(self._wire, key)):
+            for page in scan(self._wire, "HSCAN", key, affordable(self._wire, key)):
                 journals = _pairs(page)
                 found = self._judge(
                     list(journals), bodies=journals if key == k.tasks else {},
@@ -95,7 +100,9 @@ class Tasks:
                 )
                 yield len(journals), found
         for place, command in self._PLACES:
-            for page in scan(self._wire, command, getattr(k, place)):
+            # What a join waits for is as long as it has parents.
+            count = affordable(self._wire, k.waiting) if place == "waiting" else PAGE
+            for page in scan(self._wire, command, getattr(k, place), count):
                 ids = page if command == "SSCAN" else page[::2]
                 yield len(ids), self._judge(self._without_journal(ids))
 
@@ -111,7 +118,7 @@ class Tasks:
         """Learn what is in the stream, where counting says that something is missing there; and
         find entries of nobody's."""
         k = self._keys
-        bodies, claims, waiting, *places, length, removed, here = _at_once(self._wire, [
+        bodies, claims, waiting, *places, length, removed, here = at_once(self._wire, [
             ("HLEN", k.tasks), ("HLEN", k.claims), ("HLEN", k.waiting),
             *(("ZCARD", key) for key in (k.delayed, k.suspects)),
             ("XLEN", k.stream), ("HGET", k.removed, ""), ("EXISTS", k.stream),
@@ -162,27 +169,49 @@ class Tasks:
             body, record = (bodies or {}).get(id), (records or {}).get(id)
             # What was moved between the two looks is another one's now.
             if body is not None and facts.body:
+                sights = [each for one in sights for each in self._if_waiting(facts.uid, body, one)]
                 sights += judge_body(facts, body)
             if record is not None and facts.record:
                 sights += judge_record(facts, record, now_ms)
             found += [_finding(self._keys.pool, facts.uid, sight, facts.holder) for sight in sights]
         return found
 
+    def _if_waiting(self, uid: str, body: bytes, sight: Sight) -> Iterator[Sight]:
+        """A task in no place that has to wait for others is not to be queued before they end."""
+        if sight.kind != "in-no-place":
+            yield sight
+            return
+        try:
+            journal = message.read_journal(body)
+        except PayloadError:
+            yield sight
+            return
+        id = f"{self._keys.pool}/{uid}"
+        in_hand = [b"a " + raw(uid), b"t " + raw(uid)]
+        if is_start(journal) and any(self._wire.call("ZMSCORE", self._keys.outbox, *in_hand)):
+            return  # a workflow that was not stored whole is being removed, its steps first
+        if waits_of(id, journal) is None or was_freed(journal):
+            yield sight
+        else:
+            yield Sight("waits-in-no-place", "its body is there, and nothing of what it waits for: "
+                        "all of its parents are asked anew",
+                        mend_detail(None, made_anew(id, journal)))
+
     def _look(self, ids: Sequence[bytes]) -> tuple[int, list[TaskFacts]]:
         k, count = self._keys, len(ids)
-        answers = _at_once(self._wire, [
+        answers = at_once(self._wire, [
             ("TIME",),
             *(("HEXISTS", key, id) for key in (k.tasks, k.records) for id in ids),
-            *(("HMGET", key, *ids) for key in (k.watch, k.progress, k.claims, k.info)),
+            *(("HMGET", key, *ids) for key in (k.watch, k.progress, k.claims, k.info, k.waiting)),
             ("SMISMEMBER", k.cancels, *ids),
             *(("ZMSCORE", key, *ids)
               for key in (k.ready, k.delayed, k.suspects, k.leases, k.done, k.dead, k.held,
                           k.parked)),
         ])
         time, bodies, records = answers[0], answers[1:count + 1], answers[count + 1:2 * count + 1]
-        watch, progress, claims, info, cancels, *scores = answers[2 * count + 1:]
+        watch, progress, claims, info, waiting, cancels, *scores = answers[2 * count + 1:]
         if self._streamed:
-            self._place(ids, bodies, claims, scores)
+            self._place(ids, bodies, claims, waiting, scores)
         ready, delayed, suspects, leases, done, dead, held, parked = scores
         return now_of(time), [
             TaskFacts(
@@ -190,21 +219,22 @@ class Tasks:
                 progress[i] is not None, bool(cancels[i]), claims[i], info[i],
                 _number(ready[i]), _number(delayed[i]), _number(suspects[i]), _number(leases[i]),
                 _number(done[i]), _number(dead[i]), _number(held[i]), _number(parked[i]),
-                self._streamed,
+                waiting[i] is not None, self._streamed,
             )
             for i in range(count)
         ]
 
     def _place(
         self, ids: Sequence[bytes], bodies: Sequence[int], claims: Sequence[bytes | None],
-        scores: Sequence[list[Any]],
+        waiting: Sequence[bytes | None], scores: Sequence[list[Any]],
     ) -> None:
         """Put places and leases where a stream has them: what lives and is nowhere else is ready,
         unless it is known to be missing; a claim's lease is its entry's being pending."""
         ready, delayed, suspects, leases, _, _, held, parked = scores
         pending = self._pending(claims)
         for i, id in enumerate(ids):
-            if claims[i] is None and not (delayed[i] or suspects[i] or held[i] or parked[i]):
+            elsewhere = delayed[i] or suspects[i] or held[i] or waiting[i] or parked[i]
+            if claims[i] is None and not elsewhere:
                 known = self._in_stream is None or id in self._in_stream
                 if known if bodies[i] else id in self._strays:
                     ready[i] = b"%d" % FIRST_PLACE
@@ -271,7 +301,7 @@ class Owners:
     def _judge_owned(self, owner: str, ids: Sequence[bytes]) -> list[Finding]:
         if not ids:
             return []
-        held, claims = _at_once(self._wire, [
+        held, claims = at_once(self._wire, [
             ("SMISMEMBER", self._of("owned", owner), *ids), ("HMGET", self._keys.claims, *ids),
         ])
         return [
@@ -291,7 +321,7 @@ class Owners:
         return [one for owner, theirs in by_owner.items() for one in self._unowned(owner, theirs)]
 
     def _unowned(self, owner: str, ids: Sequence[bytes]) -> list[Finding]:
-        held, gone, claims = _at_once(self._wire, [
+        held, gone, claims = at_once(self._wire, [
             ("SMISMEMBER", self._of("owned", owner), *ids),
             ("HEXISTS", self._of("own", owner), "gone"), ("HMGET", self._keys.claims, *ids),
         ])
@@ -334,7 +364,7 @@ class Locks:
             return []
         k = self._keys
         holders = [raw(read_lock(lock or b"")[0] or "") for lock in seen]
-        time, locks, windows, *living = _at_once(self._wire, [
+        time, locks, windows, *living = at_once(self._wire, [
             ("TIME",), ("HMGET", k.unique, *digests), ("ZMSCORE", k.windows, *digests),
             *(("HEXISTS", k.tasks, holder) for holder in holders),
         ])
@@ -357,6 +387,7 @@ class Limits:
         self._wire, self._keys = wire, keys
 
     def walk(self) -> Found:
+        yield 1, self._judge_alarm()
         sizes = self._wire.calls([("HLEN", self._keys.slots), ("ZCARD", self._keys.queues)])
         if not any(sizes):
             return
@@ -367,23 +398,39 @@ class Limits:
             yield len(page) // 2, self._judge_parked(page[::2])
 
     def again(self, found: Sequence[Finding]) -> list[Finding]:
-        seen, names = [], _ids(found)
+        seen, names = self._judge_alarm(), _ids(found)
         if {one.kind for one in found} & {"slot-without-claim", "slots-miscounted",
                                           "set-waits-for-nothing", "limit-stuck"}:
             wanted = {(one.kind, one.uid) for one in found}
-            seen = [one for one in self._judge_slots() if (one.kind, one.uid) in wanted]
+            seen += [one for one in self._judge_slots() if (one.kind, one.uid) in wanted]
         members = [one for one in names if b" " in one]
         if members:
             seen += self._judge_members(members)
         parked = [raw(one.uid) for one in found if one.kind == "parked-in-no-queue"]
         return seen + self._judge_parked(parked)
 
+    def _judge_alarm(self) -> list[Finding]:
+        """Claims look at one time alone: when the first token comes back of all that are waited
+        for."""
+        k = self._keys
+        noted, first = at_once(self._wire, [
+            ("HGET", k.meta, "release_at"), ("ZRANGE", k.releases, 0, 0, "WITHSCORES"),
+        ])
+        due = b"%d" % float(first[1]) if first else None
+        if noted == due:
+            return []
+        what = "nothing says when" if noted is None else f"{noted[:40]!r} says when"
+        then = "never" if due is None else f"at {due.decode()} ms"
+        return [Finding("release-unnoted", k.pool, "release_at",
+                        f"{what} a rate lets out the next task, and that is {then}: parked tasks "
+                        "stay parked, or claims look in vain")]
+
     def _judge_slots(self) -> list[Finding]:
         """One look at all slots: as many as there are tasks that run and sets that wait."""
         k = self._keys
-        flat, definitions, ready, suspects, flat_releases = _at_once(self._wire, [
+        flat, definitions, ready, suspects, alarms, time = at_once(self._wire, [
             ("HGETALL", k.slots), ("HGETALL", k.limits), ("ZCARD", k.ready),
-            ("ZCARD", k.suspects), ("ZRANGE", k.releases, 0, -1),
+            ("ZCARD", k.suspects), ("ZRANGE", k.releases, 0, -1, "WITHSCORES"), ("TIME",),
         ])
         slots = _pairs(flat)
         held = {id: keys for id, keys in slots.items() if id[:1] not in (b"#", b"@")}
@@ -399,15 +446,17 @@ class Limits:
             for key in {*counted, *true} if counted.get(key, 0) != true[key]
         ]
         found += self._judge_waits(waits)
-        if not ready + suspects:
-            found += self._stuck(waits, _pairs(definitions), counted, set(flat_releases))
+        found += self._stuck(
+            waits, _pairs(definitions), counted, _pairs(alarms), now_of(time),
+            queued=ready + suspects > 0,
+        )
         return found
 
     def _unclaimed(self, ids: Sequence[bytes]) -> list[Finding]:
         """Slots of tasks that nobody has claimed, looked at again in one step."""
         found = []
         for page in pages(ids, PAGE):
-            held, claims = _at_once(self._wire, [
+            held, claims = at_once(self._wire, [
                 ("HMGET", self._keys.slots, *page), ("HMGET", self._keys.claims, *page),
             ])
             found += [
@@ -421,7 +470,7 @@ class Limits:
     def _judge_waits(self, waits: Mapping[bytes, bytes]) -> list[Finding]:
         found = []
         for page in pages(waits, PAGE):
-            answers = _at_once(self._wire, [
+            answers = at_once(self._wire, [
                 ("HMGET", self._keys.slots, *(b"@" + one for one in page)),
                 *(("ZRANGEBYLEX", self._keys.queues, b"[%s " % one, b"(%s :" % one, "LIMIT", 0, 1)
                   for one in page),
@@ -440,19 +489,26 @@ class Limits:
 
     def _stuck(
         self, waits: Mapping[bytes, bytes], definitions: Mapping[bytes, bytes],
-        counted: Mapping[bytes, int], releases: set[bytes],
+        counted: Mapping[bytes, int], alarms: Mapping[bytes, bytes], now_ms: int, *, queued: bool,
     ) -> list[Finding]:
-        """Keys that are waited for, have room, and none of whose tasks is on its way."""
+        """Keys that are waited for, have room, and none of whose tasks is on its way: while nothing
+        is ``queued``. And those whose next token is looked for long after it is there."""
         found = []
         for key in {wait.split(b" ")[0][1:] for wait in waits.values()}:
             id = key.partition(b".")[0]
             known = read_known(id, definitions.get(id, b""))
-            most = known.holds.concurrency if known is not None else None
-            if key not in releases if most is None else counted.get(key, 0) < most:
-                found.append(Finding(
-                    "limit-stuck", self._keys.pool, name(key),
-                    "tasks wait for this limit, it has room, and nothing lets them out",
-                ))
+            text = "tasks wait for this limit, it has room, and nothing lets them out"
+            if known is not None and known.holds.concurrency is not None:
+                stuck = not queued and counted.get(key, 0) < known.holds.concurrency
+            elif key not in alarms:
+                stuck = not queued
+            else:
+                late_ms = float(alarms[key]) - now_ms - _token_ms(known)
+                stuck = late_ms > LATE_ALARM_MS
+                text = ("tasks wait for this limit, and nothing looks for its next token for "
+                        f"another {late_ms / 1000:,.0f} s: was the server's clock set back?")
+            if stuck:
+                found.append(Finding("limit-stuck", self._keys.pool, name(key), text))
         return found
 
     def _judge_members(self, members: Sequence[bytes]) -> list[Finding]:
@@ -461,7 +517,7 @@ class Limits:
         sets = [(one, one.rpartition(b" ")[2]) for one in members if one.startswith(b"!")]
         found = []
         if tasks:
-            scores, there = _at_once(self._wire, [
+            scores, there = at_once(self._wire, [
                 ("ZMSCORE", self._keys.parked, *(id for _, _, id in tasks)),
                 ("ZMSCORE", self._keys.queues, *(one for one, _, _ in tasks)),
             ])
@@ -472,7 +528,7 @@ class Limits:
                 if still is not None and (score is None or float(score) != float(at))
             ]
         if sets:
-            waits, there = _at_once(self._wire, [
+            waits, there = at_once(self._wire, [
                 ("HMGET", self._keys.slots, *(b"@" + of for _, of in sets)),
                 ("ZMSCORE", self._keys.queues, *(one for one, _ in sets)),
             ])
@@ -488,7 +544,7 @@ class Limits:
         if not ids:
             return []
         k = self._keys
-        places, headers = _at_once(self._wire, [
+        places, headers = at_once(self._wire, [
             ("ZMSCORE", k.parked, *ids), ("HMGET", k.info, *ids),
         ])
         asked = [
@@ -498,7 +554,7 @@ class Limits:
         ]
         if not asked:
             return []
-        scores, places = _at_once(self._wire, [
+        scores, places = at_once(self._wire, [
             ("ZMSCORE", k.queues, *(one for _, *both in asked for one in both)),
             ("ZMSCORE", k.parked, *(id for id, _, _ in asked)),
         ])
@@ -537,7 +593,7 @@ class Schedules:
         k = self._keys
         found = []
         members = [b"%s %s" % (one, k.pool.encode()) for one in names]
-        states = _at_once(self._wire, [
+        states = at_once(self._wire, [
             *(("HMGET", key, *names) for key in (k.schedules, k.planned, k.resting)),
             ("ZMSCORE", k.ticks, *names),
         ])
@@ -793,14 +849,14 @@ def pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield page
 
 
-def _affordable(wire: Wire, key: str) -> int:
+def affordable(wire: Wire, key: str) -> int:
     """How many fields of a hash may be asked for at once, by the largest of a few."""
     some = wire.call("HRANDFIELD", key, SAMPLE) or []
     sizes = wire.calls([("HSTRLEN", key, one) for one in some]) if some else [0]
     return max(1, min(PAGE, PAGE_BYTES // max(1, *sizes)))
 
 
-def _at_once(wire: Wire, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+def at_once(wire: Wire, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
     """The answers of commands that nothing comes in between of."""
     answers: list[Any] = wire.calls([("MULTI",), *commands, ("EXEC",)])[-1]
     return answers
@@ -828,6 +884,13 @@ def _grouped(pairs: Iterable[tuple[str, bytes]]) -> dict[str, list[bytes]]:
 def _set_of(header: bytes | None) -> bytes:
     """The set of limits that a header names."""
     return (header or b"").partition(b" l:")[2].partition(b" ")[0].partition(b"/")[0]
+
+
+def _token_ms(known: Known | None) -> float:
+    """How long a rate takes for a token at most."""
+    if known is None or known.holds.rate is None:
+        return 0.0
+    return 1000 * (known.holds.per_s or 0.0) / known.holds.rate
 
 
 def _number(score: bytes | None) -> float | None:

@@ -173,15 +173,17 @@ class Schedules:
 
     def page(self, *, limit: int = 50, cursor: str | None = None) -> dict[str, Any]:
         """``{"items": [schedule, ...], "cursor": text or None}``, sorted by name, at most 500."""
+        found, following = self.read_page(limit, cursor)
+        return {"items": [schedule.info() for schedule in found], "cursor": following}
+
+    def read_page(self, limit: int, cursor: str | None) -> tuple[list[Schedule], str | None]:
+        """The schedules of a page, and where the next one begins."""
         if isinstance(limit, bool) or not 1 <= limit <= MOST_ITEMS:
             raise ConfigError(f"limit={limit!r} is not usable: 1 to {MOST_ITEMS}")
         found = self._ask(lambda wire: self._read(
             wire, self._directory.page(wire, cursor or "", limit + 1)
         ))
-        return {
-            "items": [schedule.info() for schedule in found[:limit]],
-            "cursor": found[limit - 1].name if len(found) > limit else None,
-        }
+        return found[:limit], found[limit - 1].name if len(found) > limit else None
 
     def now_ms(self) -> int:
         """Redis time."""
@@ -199,9 +201,28 @@ class Schedules:
 
     def runs(self, schedule: Schedule) -> list[dict[str, Any]]:
         """Its last runs that are still known, newest first, as the HTTP interface shows tasks."""
-        uids = [f"{schedule.name}@{run}" for run in schedule.last_runs]
-        queries = PoolQueries(PoolKeys(self._client.config.namespace, schedule.pool))
-        return self._ask(lambda wire: queries.tasks(wire, uids))
+        return self.runs_of([schedule])[0]
+
+    def runs_of(self, schedules: Sequence[Schedule]) -> list[list[dict[str, Any]]]:
+        """The same of each of them, in a few round trips a pool."""
+        uids: dict[str, list[str]] = {}
+        for one in schedules:
+            uids.setdefault(one.pool, []).extend(_runs(one))
+
+        def look(wire: Wire) -> dict[tuple[str, str], dict[str, Any]]:
+            found = {}
+            for pool, theirs in uids.items():
+                queries = PoolQueries(PoolKeys(self._client.config.namespace, pool))
+                for at in range(0, len(theirs), MOST_ITEMS):
+                    for task in queries.tasks(wire, theirs[at:at + MOST_ITEMS]):
+                        found[pool, task["uid"]] = task
+            return found
+
+        found = self._ask(look)
+        return [
+            [found[one.pool, uid] for uid in _runs(one) if (one.pool, uid) in found]
+            for one in schedules
+        ]
 
     # Inside
 
@@ -430,6 +451,11 @@ def _declared(name: str) -> ConfigError:
         f"schedule {name!r} is declared in code by @every or @cron: change it there, or take "
         "another name"
     )
+
+
+def _runs(schedule: Schedule) -> list[str]:
+    """The uids of its last runs, newest first."""
+    return [f"{schedule.name}@{run}" for run in schedule.last_runs]
 
 
 def _epoch(ms: int | None) -> float | None:

@@ -24,6 +24,8 @@ from .store import Submission
 MOST_MAPPED_BYTES = 8_388_608
 #: So often one task waits again; then something is wrong with what it waits for.
 MOST_ROUNDS = 100
+#: Why a skipped task waits once more: the value of the entry that says it does.
+AGAIN = "a task it waits for was resubmitted"
 #: What a part must not hold when it ends.
 FAILURES = ("dead", "expired", "cancelled")
 

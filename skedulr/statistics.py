@@ -156,6 +156,14 @@ class Tally:
         self.ran.add(other.ran)
 
 
+def read_failures(text: bytes | None) -> tuple[int, int]:
+    """(runs, failed attempts) of a tally's text, for who needs no more of many of them."""
+    counts = (text or b"").partition(b"|")[0].split()
+    if len(counts) < len(_COUNTS) or not all(map(bytes.isdigit, counts)):
+        return 0, 0
+    return int(counts[0]), int(counts[2]) + int(counts[5])
+
+
 def _read_times(total: str, longest: str, buckets: str) -> Times:
     times = Times(int(total), int(longest))
     for pair in buckets.split():

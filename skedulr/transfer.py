@@ -97,13 +97,16 @@ def _write_packed(file: IO[bytes], pack: Callable[[Any], bytes], line: Line) -> 
     file.write(pack({**line, "last": _LAST} if line["kind"] == END else line))
 
 
-def _name_in(body: bytes) -> Any:
+def _name_in(body: bytes) -> str | None:
     """The task's name, where the beginning of its journal can be read."""
     try:
-        return msgpack.unpackb(envelope_of(body), raw=False, ext_hook=lambda *it: None,
-                               strict_map_key=False)[1]
-    except (PayloadError, ValueError, IndexError, TypeError, msgpack.UnpackException):
+        whole = msgpack.unpackb(
+            envelope_of(body), raw=False, ext_hook=lambda *it: None, strict_map_key=False
+        )
+    except (PayloadError, ValueError, TypeError, RecursionError, msgpack.UnpackException):
         return None
+    known = isinstance(whole, list) and len(whole) > 1 and isinstance(whole[1], str)
+    return whole[1] if known else None
 
 
 # ------------------------------------------------------------------------------------ reading

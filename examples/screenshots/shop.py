@@ -50,6 +50,13 @@ def reindex(shard: int) -> int:
     return shard
 
 
+@skedulr.task(name="partners.push_stock", timeout=60, limit=[
+    skedulr.Limit(concurrency=1, key="{partner}"), skedulr.Limit(rate=30, per=60),
+])
+def push_stock(partner: str, number: int) -> None:
+    time.sleep(2)
+
+
 @skedulr.task(name="health.ping", max_retries=0)
 def ping() -> None:
     time.sleep(0.02)

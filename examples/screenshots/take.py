@@ -19,11 +19,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 from playwright.sync_api import Page, sync_playwright
 
-from skedulr import message
+from skedulr import lists, message
 from skedulr.app import Skedulr
 from skedulr.config import find_redis, load
 from skedulr.keys import PoolKeys
@@ -35,7 +36,7 @@ from skedulr.wire import Wire
 HERE = Path(__file__).parent
 PORT = 8799
 BASE = f"http://127.0.0.1:{PORT}"
-POOLS = "critical=2..8x2,default=6,mail=8,slow=2"
+POOLS = "critical=4x2,default=4..12,mail=8,slow=2"
 CHROMIUM = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -66,10 +67,11 @@ def main() -> None:
     """Start, fill, shoot, stop."""
     with tempfile.TemporaryDirectory(prefix="shop-") as folder, running_master(Path(folder)) as app:
         fill_in_the_past(app)
-        keep_busy(app, seconds=12)
+        # As long as the tuner takes to see that the queue is long.
+        keep_busy(app, seconds=25)
         ids = interesting_tasks(app)
         steer(ids)
-        ids["workflow"] = order(app)
+        ids["workflow"] = workflows(app)
         with sync_playwright() as driver:
             browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
             for scheme in ("light", "dark"):
@@ -215,8 +217,11 @@ def keep_busy(app: Skedulr, seconds: float) -> None:
     for shard in range(6):
         app.submit(call("search.reindex", shard, pool="slow", tags=["nightly"]))
     for place in ("Lyon", "Gent"):
-        app.submit(call("stock.sync_warehouse", place, 160, tags=["stock", "eu"]))
+        app.submit(call("stock.sync_warehouse", place, 600, tags=["stock", "eu"]))
     app.submit_many(call("media.resize_image", f"import/{i:03}.jpg", 320) for i in range(500))
+    for at in range(90):
+        partner = ("gent", "lyon", "oslo")[at % 3]
+        app.submit(app.remote("partners.push_stock").bind(partner=partner, number=at))
     for i in range(40):
         app.submit(call("mail.send_receipt", f"user{i}@example.com", f"S-{i}", pool="mail",
                         delay=60 + 37 * i, tags=["reminder"]))
@@ -241,12 +246,41 @@ def keep_selling(app: Skedulr, seconds: float) -> None:
         time.sleep(0.4)
 
 
+def tasks_of(app: Skedulr, pool: str, state: str, limit: int) -> list[dict[str, Any]]:
+    """The newest tasks of a pool in a state."""
+    selection = lists.Selection(state=state, pool=pool)
+    page: lists.Page = app.client.ask(
+        lambda wire: lists.page(wire, app.client.config.namespace, [pool], selection, limit)
+    )
+    return page.items
+
+
 def interesting_tasks(app: Skedulr) -> dict[str, str]:
     """A dead task and a running one."""
-    dead = app.client.page(state="dead", pool="critical", limit=2)["items"][::-1]
-    running = app.client.page(state="running", pool="default", limit=20)["items"]
+    dead = tasks_of(app, "critical", "dead", 2)[::-1]
+    running = tasks_of(app, "default", "running", 20)
     reporting = [task for task in running if task["name"] == "stock.sync_warehouse"] or running
     return {"dead": dead[0]["id"], "running": reporting[0]["id"] if reporting else dead[0]["id"]}
+
+
+def workflows(app: Skedulr) -> str:
+    """Some that have ended, one that failed, and one on its way; its id."""
+    mail, poll, work = (
+        app.remote(name) for name in ("mail.send_receipt", "stock.poll", "media.resize_image")
+    )
+    broken = app.remote("health.ping", pool="critical")
+    for name, steps in (("invoice 8814", 3), ("newsletter 48", 12), ("invoice 8815", 3)):
+        with app.workflow(name) as w:
+            first = w.add(poll.using(pool="critical").bind("Lyon"))
+            for at in range(steps):
+                w.add(mail.bind(f"u{at}@example.com", name), depends_on=first)
+    with app.workflow("nightly check") as w:
+        checks = [w.add(broken.bind(), name=f"check {at}") for at in range(12)]
+        w.add(mail.bind("ops@example.com", "all well"), name="tell", on_success=checks)
+    with app.workflow("catalogue 2027") as w:
+        pages = [w.add(work.bind(f"page/{at}.png", 900), name=f"page {at}") for at in range(60)]
+        w.add(mail.bind("print@example.com", "catalogue"), name="send", depends_on=pages)
+    return order(app)
 
 
 def order(app: Skedulr) -> str:
@@ -277,6 +311,7 @@ def steer(ids: dict[str, str]) -> None:
         (f"tasks/{ids['dead']}/resubmit", {}), ("tasks/resubmit", {"state": "dead", "name": "x"}),
         ("tasks", {"name": "mail.send_receipt", "args": ["ann@example.com", "S-1"],
                    "options": {"pool": "mail", "delay": 900}}),
+        ("limits/partners.push_stock/set", {"concurrency": 2}), ("doctor", {}),
     ):
         body = json.dumps(value).encode()
         request = Request(f"{BASE}/api/{path}", body, {"Content-Type": "application/json"})
@@ -289,12 +324,15 @@ def shoot_all(page: Page, scheme: str, ids: dict[str, str], app: Skedulr) -> Non
     keep_selling(app, seconds=2)
     shoot(page, "/", f"overview-{scheme}")
     shoot(page, "/tasks?pool=critical", f"tasks-{scheme}")
-    newest = app.client.page(state="dead", pool="critical", limit=1)["items"][0]["id"]
+    dead = tasks_of(app, "critical", "dead", 200)
+    newest = next(one["id"] for one in dead if one["name"] == "payments.charge_card")
     shoot(page, f"/tasks/{newest}", f"task-dead-{scheme}")
     shoot(page, f"/tasks/{ids['running']}", f"task-running-{scheme}")
+    shoot(page, "/workflows", f"workflows-{scheme}")
     shoot(page, f"/workflows/{ids['workflow']}", f"workflow-{scheme}")
     shoot(page, "/dead", f"dead-{scheme}")
     shoot(page, "/schedules?line=0+9+*+*+mon-fri&tz=Europe/Paris", f"schedules-{scheme}")
+    shoot(page, "/limits", f"limits-{scheme}")
     shoot(page, "/nodes", f"nodes-{scheme}")
     shoot(page, "/submit?name=payments.charge_card", f"submit-{scheme}")
     shoot(page, "/redis", f"redis-{scheme}")
@@ -303,6 +341,10 @@ def shoot_all(page: Page, scheme: str, ids: dict[str, str], app: Skedulr) -> Non
 
 def shoot(page: Page, path: str, name: str) -> None:
     """One screenshot, once the page has heard from the stream and drawn its charts."""
+    # The overview is longer than a screen, and worth it.
+    tall = path == "/" and "phone" not in name
+    size = page.viewport_size or {"width": 1440, "height": 900}
+    page.set_viewport_size({**size, "height": 1240 if tall else min(900, size["height"])})
     page.goto(BASE + path)
     page.wait_for_selector("#stream.live")
     if path == "/":

@@ -1,8 +1,8 @@
 -- PURPOSE  Put a readable record into the dead-letter queue in place of a journal that nobody can
 --          read: of a task that has not started, or of one that has ended. Up to 100 a call.
 -- KEYS     ready stream removed delayed suspects claims tasks info records done dead deaths cancels
---          watch stats unique progress waiting held outbox meta wake limits slots rates releases
---          parked queues
+--          watch stats unique progress waiting held edges outbox meta wake limits slots rates
+--          releases parked queues
 -- ARGV     per task: id, the journal as it was seen, the record in its place
 -- RETURNS  {now ms, letters}: a letter a task: 'm' buried, '-' it runs, or its journal is another by
 --          now
@@ -10,11 +10,12 @@
 -- include: whole
 -- include: unqueue
 -- include: forget
+-- include: tell_children
 -- include: note_deaths
 -- include: limits
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, deaths,
-  cancels, watch, stats, unique, progress, waiting, held, outbox, meta, wake, limits, slots, rates,
-  releases, parked, queues = unpack(KEYS)
+  cancels, watch, stats, unique, progress, waiting, held, edges, outbox, meta, wake, limits, slots,
+  rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local letters = {}
@@ -38,6 +39,7 @@ for i = 1, #ARGV, 3 do
     forget({info = info, unique = unique, cancels = cancels, progress = progress, watch = watch,
             limiting = limiting},
            {id}, function() return true end)
+    tell_children({edges = edges, outbox = outbox}, {id}, {'d'}, now)
   elseif not body and redis.call('HGET', records, id) == seen then
     letter = 'm'
     local died = redis.call('ZSCORE', dead, id)

@@ -1,8 +1,8 @@
 -- PURPOSE  Mend broken states that doctor.py found: one kind of mend a call, for up to 100 ids. Each
 --          is looked at once more, so that what is sound by now stays as it is.
 -- KEYS     ready stream removed delayed suspects leases claims tasks info records done dead
---          cancels watch unique windows progress wake meta broken waiting held limits slots rates
---          releases parked queues
+--          cancels watch unique windows progress wake meta broken waiting held edges outbox limits
+--          slots rates releases parked queues
 -- ARGV     what: a name of `mends` below; then pairs id, detail
 -- RETURNS  {now ms, letters}: a letter an id: 'm' mended, '-' there was nothing to mend (any more)
 -- include: now
@@ -14,11 +14,12 @@
 -- include: queue_remove
 -- include: leases
 -- include: forget
+-- include: drop_edges
 -- include: wake
 -- include: limits
 local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, records, done, dead,
-  cancels, watch, unique, windows, progress, wake, meta, broken, waiting, held, limits, slots,
-  rates, releases, parked, queues = unpack(KEYS)
+  cancels, watch, unique, windows, progress, wake, meta, broken, waiting, held, edges, outbox,
+  limits, slots, rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local now = now_ms()
@@ -36,23 +37,29 @@ local function sound_claim(id)
   return text and read_claim(text) ~= nil
 end
 
-local function queued(id)
+local function to_start(id)
   -- What is in a stream can not be asked. The doctor has looked through all of it.
   return not streamed(k) and queue_has(k, {id})[1] or redis.call('ZSCORE', delayed, id)
-    or redis.call('ZSCORE', suspects, id) or redis.call('ZSCORE', held, id)
-    or redis.call('ZSCORE', parked, id)
+    or redis.call('ZSCORE', suspects, id) or redis.call('ZSCORE', parked, id)
 end
+
+local function waits(id)
+  return redis.call('ZSCORE', held, id) or redis.call('HEXISTS', waiting, id) == 1
+end
+
+local function queued(id) return to_start(id) or waits(id) end
 
 local function leave_waiting(id)
-  redis.call('HDEL', waiting, id)
-  return redis.call('ZREM', held, id)
+  redis.call('ZREM', outbox, 'a ' .. id, 't ' .. id)
+  return redis.call('HDEL', waiting, id) + redis.call('ZREM', held, id)
 end
 
-local function leave_queue(id)
+local function leave_to_start(id)
   return #leave_limits(limiting, {id}, now) + redis.call('ZREM', parked, id)
-    + queue_remove(k, {id}) + redis.call('ZREM', delayed, id)
-    + redis.call('ZREM', suspects, id) + leave_waiting(id)
+    + queue_remove(k, {id}) + redis.call('ZREM', delayed, id) + redis.call('ZREM', suspects, id)
 end
+
+local function leave_queue(id) return leave_to_start(id) + leave_waiting(id) end
 
 local function leave_claims(id)
   local text = redis.call('HGET', claims, id)
@@ -116,11 +123,39 @@ mends['requeue'] = function(id)
   return true
 end
 
--- In several places: what runs, runs; what is due later does not start before; a suspect runs alone.
+-- A task waits, and what waiting holds of it frees it never, or is gone: "<length, or -1> <what it
+-- held><what it is to hold>"; all of its parents are asked anew. '' for one that waits for nothing.
+mends['hold'] = function(id, detail)
+  local length, texts = string.match(detail, '^(%-?%d+) (.*)$')
+  if not length then return false end
+  length = tonumber(length)
+  local before, text = redis.call('HGET', waiting, id), string.sub(texts, math.max(length, 0) + 1)
+  if before ~= (length >= 0 and string.sub(texts, 1, length)) then return false end
+  if not has_body(id) or has_record(id) or is_claimed(id) or to_start(id) then return false end
+  if text == '' then
+    leave_waiting(id)
+    enter_queue(id)
+    return true
+  end
+  redis.call('HSET', waiting, id, text)
+  if not redis.call('ZSCORE', held, id) then redis.call('ZADD', held, whole(now), id) end
+  redis.call('ZADD', outbox, whole(now), 'a ' .. id)
+  return true
+end
+
+mends['list_held'] = function(id)
+  if redis.call('HEXISTS', waiting, id) == 0 or not has_body(id) then return false end
+  if redis.call('ZSCORE', held, id) then return false end
+  return redis.call('ZADD', held, whole(now), id) == 1
+end
+
+-- In several places: what runs, runs; what waits for others or is due later does not start before;
+-- a suspect runs alone.
 mends['one_place'] = function(id)
   if not has_body(id) then return false end
   if sound_claim(id) then return leave_queue(id) > 0 end
-  if redis.call('ZSCORE', held, id) then return leave_waiting(id) == 1 end
+  if redis.call('HEXISTS', waiting, id) == 1 then return leave_to_start(id) > 0 end
+  if redis.call('ZSCORE', held, id) then return to_start(id) and leave_waiting(id) > 0 end
   if redis.call('ZSCORE', delayed, id) then
     return queue_remove(k, {id}) + redis.call('ZREM', suspects, id)
       + #leave_limits(limiting, {id}, now) > 0
@@ -288,6 +323,47 @@ end
 
 mends['unnote'] = function(id)
   return redis.call('HDEL', broken, id) == 1
+end
+
+-- A page of edges that nobody can read: those who wait are tied anew.
+mends['unedge'] = function(field, seen)
+  if redis.call('HGET', edges, field) ~= seen then return false end
+  redis.call('HDEL', edges, field)
+  for page = 1, 500 do
+    if redis.call('HDEL', edges, field .. ',' .. page) == 0 then break end
+  end
+  return true
+end
+
+-- A parent that is gone: "<pages>,<edges of the last>", which whoever is tied to it changes.
+mends['untie'] = function(parent, head)
+  local first = redis.call('HGET', edges, parent)
+  if not first or string.match(first, '^%S+') ~= head or has_body(parent) or has_record(parent)
+     or redis.call('ZSCORE', outbox, 'p ' .. parent) then return false end
+  drop_edges(edges, {parent})
+  return true
+end
+
+mends['untell'] = function(item)
+  return redis.call('ZREM', outbox, item) == 1
+end
+
+-- To be told later than in "<furthest>" ms: now. What an import keeps back stays (see take.lua).
+mends['hurry'] = function(item, furthest)
+  local at = tonumber(redis.call('ZSCORE', outbox, item) or '0')
+  if at <= now + tonumber(furthest) or at >= 2 ^ 52 then return false end
+  redis.call('ZADD', outbox, whole(now), item)
+  return true
+end
+
+-- The earliest release stands in meta, as text; mended for the pool as a whole.
+mends['note'] = function()
+  local first = redis.call('ZRANGE', releases, 0, 0, 'WITHSCORES')[2]
+  local noted, due = redis.call('HGET', meta, 'release_at'), first and whole(tonumber(first))
+  if noted == (due or false) then return false end
+  note_releases(limiting)
+  wake_one(wake, meta)
+  return true
 end
 
 local mend, letters = mends[ARGV[1]], {}

@@ -33,12 +33,50 @@ class FakeWire(SharedWire):
         connection: Any = self._pool.get_connection()
         # The server's command, found by its name: scripts and callers alike ask this one.
         connection.get_socket().time = self._time
+        _keep_compiled(connection.get_socket())
         self._connection = connection
         return connection
 
     def _time(self) -> list[bytes]:
         seconds, ms = divmod(self._clock.ms, 1000)
         return [b"%d" % seconds, b"%d" % (ms * 1000)]
+
+
+def _keep_compiled(socket: Any) -> None:
+    """Have scripts compiled once. fakeredis does it at every call, and tidies up after each, which
+    takes longer than what most scripts do; a version that is built otherwise stays as it is."""
+    server: Any = getattr(socket, "_server", None)
+    runtime_of = getattr(socket, "_get_server_runtime", None)
+    if server is None or runtime_of is None:
+        return
+    runtime = runtime_of(server)
+    # Where it is kept elsewhere, or not at all, there is nothing to put in its place.
+    if runtime is getattr(server, "_lua_runtime", None) and not isinstance(runtime, _Compiled):
+        server._lua_runtime = _Compiled(runtime)
+
+
+class _Compiled:
+    """A Lua runtime that keeps what it has compiled."""
+
+    _TIDY, _TIDY_EVERY = "collectgarbage()", 100
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._made: dict[bytes, Any] = {}
+        self._calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def execute(self, script: Any) -> Any:
+        """Run it, as the runtime does."""
+        if script == self._TIDY:
+            self._calls += 1
+            return None if self._calls % self._TIDY_EVERY else self._runtime.execute(script)
+        made = self._made.get(script)
+        if made is None:
+            made = self._made[script] = self._runtime.compile(script)
+        return made()
 
 
 class OneWire(Wires):

@@ -58,6 +58,11 @@ def duration(seconds: float | None) -> str:
     return " ".join(parts[:2])
 
 
+def about(seconds: float | None) -> str:
+    """A duration in its largest unit, for where there is little room: ``3 h``."""
+    return " ".join(duration(seconds).split(" ")[:2])
+
+
 def every(seconds: float) -> str:
     """The period of a schedule: ``every 10 s``, ``every 1 h 30 min``."""
     return f"every {seconds:g} s" if seconds < 60 else f"every {duration(seconds)}"

@@ -207,9 +207,9 @@ class Site:
         self, limit: int, cursor: str | None
     ) -> tuple[list[tuple[Schedule, list[dict[str, Any]]]], str | None]:
         """Schedules with their last runs, sorted by name, and where the next page begins."""
-        names = self.schedules.page(limit=limit, cursor=cursor)
-        found = [self.schedules.get(item["name"]) for item in names["items"]]
-        return [(one, one.runs()) for one in found], names["cursor"]
+        schedules = self.schedules
+        found, following = schedules.read_page(limit, cursor)
+        return list(zip(found, schedules.runs_of(found), strict=True)), following
 
     # Changing
 

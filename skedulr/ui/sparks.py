@@ -42,8 +42,10 @@ def sparks(
 ) -> dict[str, Spark]:
     """Of each pool."""
     found = {}
+    how = figures.plan(STEPS * STEP_S, STEP_S)
     for pool in pools:
-        points = _hour(wire, namespace, pool, now_s)
+        series = figures.series(wire, namespace, [pool], how, now_s)
+        points = [one or Tally() for one in series]
         found[pool] = Spark(
             [one.ended for one in points], [one.dead for one in points],
             [one.waited.quantile(0.95) or 0.0 for one in points],
@@ -56,20 +58,17 @@ def failing(
 ) -> list[Failing]:
     """Those of the statistics' ``names`` that failed in the last hour, the most frequent first."""
     often = sorted((one for one in names if one["failed"]), key=lambda one: -one["failed"])
+    often = often[:MOST_NAMES]
+    counted = figures.failures(
+        wire, namespace, [(row["pool"], row["name"]) for row in often], now_s,
+        STEPS * STEP_S // 60,
+    )
     found = []
-    for row in often[:MOST_NAMES]:
-        points = _hour(wire, namespace, row["pool"], now_s, row["name"])
-        failed = [one.failed for one in points]
+    for row, minutes in zip(often, counted, strict=True):
+        failed = [one for _, one in minutes]
         found.append(Failing(
-            row["pool"], row["name"], sum(failed), sum(one.runs for one in points), failed,
+            row["pool"], row["name"], sum(failed), sum(runs for runs, _ in minutes),
+            [sum(failed[at:at + STEP_S // 60]) for at in range(0, len(failed), STEP_S // 60)],
             row["failed"],
         ))
     return sorted((one for one in found if one.failed), key=lambda one: (-one.failed, one.name))
-
-
-def _hour(
-    wire: Asker, namespace: str, pool: str, now_s: float, name: str | None = None
-) -> list[Tally]:
-    how = figures.plan(STEPS * STEP_S, STEP_S)
-    points = figures.series(wire, namespace, [pool], how, now_s, name)
-    return [one or Tally() for one in points]

@@ -17,6 +17,7 @@ from storefront import Shop
 import skedulr
 from skedulr.lists import Selection
 from skedulr.ui.operations import Operations
+from skedulr.ui.pages import NAVIGATION
 
 HOSTILE = "\"'><img src=x onerror=hacked()><script>hacked()</script>{{7*7}}</pre></textarea>"
 
@@ -101,6 +102,56 @@ def test_all_that_match_are_cancelled_in_the_background(page: Any, shop: Shop) -
     expect(page.locator(".progress")).to_contain_text("1,200 changed")
     page.reload()
     expect(page.locator(".progress")).to_contain_text("1,200 changed")
+
+
+def test_an_operations_bar_survives_a_reload_and_is_on_the_lists(page: Any, shop: Shop) -> None:
+    space, client = shop.app.client.space, shop.server.client
+    record = {
+        "id": "elsewhere", "action": "cancel", "by": "ann", "state": "running", "states": ["dead"],
+        "selection": {"state": None, "pool": None, "name": "x", "query": None}, "cursor": None,
+        "done": 300, "changed": 250, "total": 1000, "error": None, "started_at": time.time(),
+        "finished_at": None,
+    }
+    # As if another master worked on it: nobody here takes it up.
+    client.set(space.operation_lock("elsewhere"), "another")
+    client.hset(space.operations, "elsewhere", msgpack.packb(record))
+    try:
+        page.goto("/operations/elsewhere")
+        for _ in range(2):
+            expect(page.locator(".progress")).to_contain_text("300 of 1,000 looked at, 250 changed")
+            page.reload()
+        for path in ("/", "/tasks", "/dead"):
+            page.goto(path)
+            expect(page.locator("#operation-elsewhere")).to_contain_text("cancel 300 of 1,000")
+        client.hset(space.operations, "elsewhere", msgpack.packb({**record, "done": 600}))
+        page.click("#operation-elsewhere a")
+        expect(page.locator(".progress")).to_contain_text("600 of 1,000")
+    finally:
+        client.hdel(space.operations, "elsewhere")
+        client.delete(space.operation_lock("elsewhere"))
+
+
+def test_a_limit_is_set_and_reset(page: Any, shop: Shop) -> None:
+    limit = skedulr.Limit(concurrency=3, name="few")
+    shop.app.submit_call(shop.app.remote("add", limit=limit, delay=3600).bind(1, 2))
+    page.goto("/limits")
+    row = page.locator("#limit-concurrency-default-few")
+    row.locator("input[name=concurrency]").fill("7")
+    row.get_by_role("button", name="Set").click()
+    expect(page.locator(".note")).to_contain_text("Limit few holds from now on")
+    expect(row).to_contain_text("7 at once")
+    expect(row).to_contain_text("changed")
+    row.get_by_role("button", name="Reset").click()
+    expect(row).not_to_contain_text("7 at once")
+
+
+def test_all_pools_are_paused_and_resumed_after_a_question(page: Any, shop: Shop) -> None:
+    page.goto("/")
+    for verb, paused in (("Pause", True), ("Resume", False)):
+        page.click(f"text={verb} all")
+        page.click("#confirm-yes")
+        expect(page.locator(".note")).to_contain_text(f"All pools are {verb.lower()}d")
+        assert {pool["paused"] for pool in shop.app.client.pools()} == {paused}
 
 
 def test_a_group_of_dead_tasks_is_resubmitted(page: Any, shop: Shop) -> None:
@@ -309,7 +360,7 @@ def test_a_viewer_sees_everything_and_has_no_buttons(
     id = guarded.submit("add", 1, 1, delay=3600)
     page = tab(guarded.url, http_credentials={"username": "vic", "password": "looks"},
                extra_http_headers={"Authorization": "Basic dmljOmxvb2tz"})
-    for path in ("/", "/tasks", f"/tasks/{id}", "/dead", "/nodes", "/redis", "/changes"):
+    for path in (*(one for _, one, _ in NAVIGATION if one != "/submit"), f"/tasks/{id}"):
         page.goto(path)
         expect(page.locator("#stream")).to_have_text("live")
         assert page.locator("main form[method=post] button").count() == 0, path

@@ -92,7 +92,7 @@ def test_pages_links_stream_and_forms_work_under_the_prefix(
     page.goto("/ops/jobs/")
     expect(page.locator("#stream")).to_have_text("live")
     page.wait_for_selector("#charts[data-drawn]")
-    for name in ("Tasks", "Dead", "Nodes", "Redis", "Changes", "Submit"):
+    for name in ("Tasks", "Dead", "Workflows", "Limits", "Nodes", "Redis", "Changes", "Submit"):
         page.click(f".bar nav >> text={name}")
         expect(page).to_have_url(re.compile(rf"{proxied}/ops/jobs/{name.lower()}$"))
         expect(page.locator("#stream")).to_have_text("live")

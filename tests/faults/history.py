@@ -242,13 +242,16 @@ class History:
             run for runs in self.runs().values() for run in runs
             if self.pool_of.get(run.pid, pool) == pool
         )
+        faults = [*self.faults, *self._own_deaths()]
         for rule, settle_s in (("idle", SETTLE_S), ("held", self.lease_s + 6 + SETTLE_S)):
             since: float | None = None
             for sample in sorted(one for one in self.samples if one.pool == pool):
                 running = executing.at(sample.at)
                 idle = sample.workers > running
                 waiting = sample.ready if rule == "idle" else sample.claimed - running
-                if not idle or waiting <= 0 or self._troubled(sample.at, rule, settle_s):
+                if not idle or waiting <= 0 or self._troubled(
+                    faults, sample.at, rule, settle_s
+                ):
                     since = None
                     continue
                 since = sample.at if since is None else since
@@ -259,11 +262,18 @@ class History:
                     ))
                     since = None
 
-    def _troubled(self, at: float, rule: str, settle_s: float) -> bool:
+    def _own_deaths(self) -> Iterator[Fault]:
+        """Of processes that their tasks killed."""
+        for one in self.effects:
+            if one.phase == "dying":
+                yield Fault("killed", one.at, one.at, frozenset((one.pid,)))
+
+    @staticmethod
+    def _troubled(faults: Iterable[Fault], at: float, rule: str, settle_s: float) -> bool:
         # A dead child's workers are not among those that live: only what it held is excused.
         return any(
             fault.begin <= at <= fault.end + settle_s
-            for fault in self.faults
+            for fault in faults
             if rule == "held" or fault.kind in ("outage", "blip", "cut off", "stopped", "frozen")
         )
 
@@ -312,9 +322,9 @@ class _Touching:
         for fault in history.faults:
             for pid in fault.pids:
                 self._of[pid].append(fault)
-        for one in history.effects:
-            if one.phase == "dying":
-                self._of[one.pid].append(Fault("killed", one.at, one.at, frozenset((one.pid,))))
+        for death in history._own_deaths():
+            for pid in death.pids:
+                self._of[pid].append(death)
         self._outages = sorted(
             (fault.begin, fault.end) for fault in history.faults
             if fault.kind in ("outage", "blip", "cut off", "frozen")

@@ -250,6 +250,10 @@ def test_what_a_dead_process_held_waits_for_its_lease() -> None:
     killed = Fault("killed", 9, 9, frozenset((OTHER,)))
     assert rules(sampled(0, 2, faults=(killed,), seconds=10)) == []
     assert "held" in rules(sampled(0, 2, faults=(killed,), seconds=30))
+    # The same where a task took its process with it.
+    history = sampled(0, 2, seconds=10)
+    history.effects += run("b", "o:2", 8, 9, pid=OTHER, phase="dying")
+    assert rules(history) == []
 
 
 # Workflows: ``b`` goes over the list of ``a``, ``c`` is given both. ``f`` fails, is put back, and

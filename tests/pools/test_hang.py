@@ -127,6 +127,26 @@ def test_a_stopped_child_keeps_its_tasks_until_it_counts_as_hung(start: Start) -
     node.wait_state(uid, "succeeded")
 
 
+def test_what_a_stopped_child_claims_in_its_sleep_is_run_by_another_and_not_by_it(
+    start: Start,
+) -> None:
+    """The server runs its claim for it when a wake token comes, whether it can read of it or not."""
+    node = start("--lease", "3", pools="default=1x2", ready=2)
+    asleep = node.children()[0]
+    os.kill(asleep, signal.SIGSTOP)
+    uids = [node.submit("quick") for _ in range(8)]
+    for uid in uids:
+        node.wait_state(uid, "succeeded")
+    assert stopped(asleep), "all that time"
+    os.kill(asleep, signal.SIGCONT)
+    # Both run by now, and neither runs any of these again.
+    for _ in range(8):
+        node.wait_state(node.submit("quick"), "succeeded")
+    effects = [one for uid in uids for one in node.effects.all(uid)]
+    assert len(effects) == len(uids)
+    assert {one.pid for one in effects}.isdisjoint({asleep})
+
+
 def test_a_master_that_was_stopped_itself_kills_nobody(start: Start) -> None:
     node = start("--hang-timeout", "1")
     uid = node.submit("gate", "open")

@@ -58,3 +58,11 @@ def test_what_runs_is_left_to_its_worker(pool: Scripts) -> None:
     before = pool.state()
     assert bury(pool, ("a", body("a", stored.now), b"stone")).verdicts == "-"
     assert pool.state() == before
+
+
+def test_who_waits_for_what_is_buried_is_to_be_told(pool: Scripts) -> None:
+    pool.submit(task("a"))
+    pool.call("HSET", pool.keys.edges, "a", "0,1 c")
+    pool.call("HSET", pool.keys.tasks, "a", b"rubbish")
+    assert bury(pool, ("a", b"rubbish", b"stone")).verdicts == "m"
+    assert list(pool.state()["outbox"]) == ["d a"]

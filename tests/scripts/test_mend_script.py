@@ -14,7 +14,8 @@ from script_driver import Scripts, body, place, stamp, task
 from skedulr.findings import KINDS
 
 MENDS = sorted({one.action for one in KINDS.values() if one.script == "mend"})
-DETAILS = {"lease": "15000 86400000", "file": "done 7", "recount": "1 1"}
+DETAILS = {"lease": "15000 86400000", "file": "done 7", "recount": "1 1", "hold": "-1 0 0 - - S",
+           "untie": "0,1", "hurry": "3600000"}
 
 
 def mend(pool: Scripts, what: str, *uids: str, detail: str | None = None) -> str:
@@ -196,6 +197,81 @@ def test_a_full_redis_stops_no_mend(real: Scripts) -> None:
     finally:
         real.call("CONFIG", "SET", "maxmemory", "0")
     assert real.state()["ready"] == {"b": place(2), "a": place(3, 2)}, "what had a header"
+
+
+def test_what_waits_waits_anew_and_is_to_be_tied(pool: Scripts) -> None:
+    pool.submit(task("a"), task("b"))
+    pool.call("DEL", pool.keys.ready)
+    pool.call("HSET", pool.keys.waiting, "b", "torn")
+    pool.call("ZADD", pool.keys.held, 5, "b")
+    assert mend(pool, "hold", "b", detail="4 tore0 0 - - S") == "-", "it is not what was seen"
+    now = pool.run("mend", "hold", "a", "-1 0 0 - - S", "b", "4 torn0 7 - - SA")[0]
+    state = pool.state()
+    assert state["waiting"] == {"a": "0 0 - - S", "b": "0 7 - - SA"}
+    assert state["held"] == {"a": now, "b": 5}
+    assert state["outbox"] == {"a a": now, "a b": now}
+    assert mend(pool, "hold", "a", detail="-1 0 0 - - S") == "-"
+    assert mend(pool, "hold", "b", detail="10 0 7 - - SA") == "m", "it waits for nothing"
+    state = pool.state()
+    assert list(state["ready"]) == ["b"]
+    assert list(state["waiting"]) == list(state["held"]) == ["a"]
+    assert list(state["outbox"]) == ["a a"]
+
+
+def test_what_is_queued_or_runs_is_not_held_back(pool: Scripts) -> None:
+    pool.submit(task("runs"))
+    pool.claim()
+    pool.submit(task("ready"), task("later", when="+60000"))
+    before = pool.state()
+    assert mend(pool, "hold", "runs", "ready", "later") == "---"
+    assert pool.state() == before
+
+
+def test_what_waits_for_others_is_not_queued_as_well(pool: Scripts) -> None:
+    pool.submit(task("a"))
+    pool.call("HSET", pool.keys.waiting, "a", "0 0 - - S")
+    assert mend(pool, "one_place", "a") == "m"
+    assert mend(pool, "requeue", "a") == "-"
+    assert "ready" not in pool.state()
+    assert mend(pool, "list_held", "a", "ghost") == "m-"
+    assert list(pool.state()["held"]) == ["a"]
+
+
+def test_edges_that_can_not_be_read_go_with_their_pages(pool: Scripts) -> None:
+    pool.call("HSET", pool.keys.edges, "a", "torn", "a,1", " c1", "a,2", " c2", "b", "0,1 c1")
+    assert mend(pool, "unedge", "a", detail="other") == "-"
+    assert mend(pool, "unedge", "a", detail="torn") == "m"
+    assert pool.state()["edges"] == {"b": "0,1 c1"}
+
+
+def test_edges_of_a_parent_that_is_gone_go_unless_they_changed_or_it_is_told(
+    pool: Scripts,
+) -> None:
+    pool.submit(task("lives"))
+    pool.call("HSET", pool.keys.edges, "a", "1,1 c1", "a,1", " c2", "b", "0,2 c1 c2",
+              "c", "0,1 c1", "lives", "0,1 c1")
+    pool.call("ZADD", pool.keys.outbox, 5, "p c")
+    assert mend(pool, "untie", "b", "c", "lives", "ghost") == "----"
+    assert mend(pool, "untie", "a", detail="1,1") == "m"
+    assert set(pool.state()["edges"]) == {"b", "c", "lives"}
+
+
+def test_what_is_to_be_told_far_ahead_is_told_now(pool: Scripts) -> None:
+    far = pool.run("mend", "hurry")[0] + 10_000_000
+    pool.call("ZADD", pool.keys.outbox, far, "s a", 5, "s b")
+    assert mend(pool, "hurry", "s a", "s b", "s c") == "m--"
+    assert mend(pool, "untell", "s b", "s c") == "m-"
+    assert pool.state()["outbox"]["s a"] < far - 3_600_000
+
+
+def test_the_earliest_release_is_noted(pool: Scripts) -> None:
+    pool.call("ZADD", pool.keys.releases, 70, "r1", 50, "r2")
+    assert mend(pool, "note", "release_at") == "m"
+    assert pool.state()["meta"]["release_at"] == "50"
+    assert mend(pool, "note", "release_at") == "-"
+    pool.call("DEL", pool.keys.releases)
+    assert mend(pool, "note", "release_at") == "m"
+    assert "release_at" not in pool.state().get("meta", {})
 
 
 def test_a_mend_nobody_knows_is_an_error(pool: Scripts) -> None:

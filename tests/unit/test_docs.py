@@ -19,12 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import modules_page
 import pytest
 from docpages import DOCS, ROOT, Block, anchors, blocks, links, pages, prose, spans
 
 import skedulr
 from skedulr import config, testing
 from skedulr.cli import grammar
+from skedulr.findings import KINDS
+from skedulr.keys import PER_OWNER, SINGLE, SpaceKeys
 from skedulr.metrics import METRICS
 from skedulr.options import _CHECKS
 
@@ -39,7 +42,7 @@ COMMANDS = (
 #: Pages whose Python blocks say nothing of how they are to be tested: they are compiled.
 UNMARKED = {"schedules.md"}
 #: Flags of other programs.
-FOREIGN_FLAGS = {"--stop-timeout", "--memkeys", "--bigkeys"}
+FOREIGN_FLAGS = {"--stop-timeout", "--memkeys", "--bigkeys", "--autoscale"}
 #: Variables that are not settings: where the configuration is.
 OTHER_VARIABLES = {"SKEDULR_CONFIG", "SKEDULR_REDIS_URL", "SKEDULR_REDIS_URL_FILE",
                    "SKEDULR_NO_UI", "SKEDULR_DASHBOARD"}
@@ -223,7 +226,7 @@ def test_commands_in_a_page_are_understood(page: Path) -> None:
 
 def _whole(words: list[str]) -> list[str]:
     """A command named in passing, with the arguments it must have."""
-    for extra in ([], ["X"], ["X", "1"]):
+    for extra in ([], ["X"], ["X", "1"], ["bash"]):
         try:
             grammar.parse([*words[1:], *extra])
         except SystemExit:
@@ -294,7 +297,7 @@ def test_names_in_code_spans_exist(page: Path) -> None:
     # ``skedulr.service`` and such are files, ``skedulr.queued`` and such go to OpenTelemetry.
     others = {"service", "workflow", *(one.name.partition("_")[2] for one in METRICS)}
     for span in spans(page):
-        for name in re.findall(r"\bskedulr\.([A-Za-z_]\w*)", span):
+        for name in re.findall(r"(?<![\w/])skedulr\.([A-Za-z_]\w*)", span):
             assert _has(name) or name in others, f"{page.name}: `{span}`"
 
 
@@ -337,6 +340,36 @@ def _texts() -> tuple[str, ...]:
                     for part in node.values
                 ))
     return tuple(found)
+
+
+# Whole lists
+
+
+def test_every_key_in_redis_is_told_to_operators() -> None:
+    """A key of yours that this misses: a row in the table of operations.md, under "Keys"."""
+    told = set(re.findall(r"`([a-z]+)(?::<owner>)?`", (DOCS / "operations.md").read_text("utf-8")))
+    space = {key.partition(":")[2] for key in vars(SpaceKeys("n")).values() if "}:" in str(key)}
+    assert {*SINGLE, *PER_OWNER, *filter(None, space)} - told == set()
+
+
+def test_every_finding_of_the_doctor_is_explained() -> None:
+    """One of yours that this misses: a row in troubleshooting.md, under "What the doctor finds"."""
+    page = (DOCS / "troubleshooting.md").read_text("utf-8")
+    told = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", page))
+    assert set(KINDS) - told == set()
+
+
+def test_every_example_has_its_row() -> None:
+    page = ROOT / "examples" / "README.md"
+    linked = {(page.parent / link.partition("#")[0]).resolve() for link in links(page)}
+    folder = ROOT / "examples"
+    for one in [*folder.glob("*.py"), *folder.glob("*_app"), folder / "legacy_wsgi"]:
+        assert any(link.is_relative_to(one) for link in linked), one.name
+
+
+def test_every_module_is_on_the_map() -> None:
+    """Written from the modules' docstrings: ``python tests/modules_page.py``."""
+    assert modules_page.page() == modules_page.PAGE.read_text("utf-8")
 
 
 # Links

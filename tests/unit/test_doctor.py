@@ -15,6 +15,8 @@ from servers import Server, selected
 
 from skedulr import message, payload
 from skedulr.cronline import CronLine
+from skedulr.delivery import Child, Delivery
+from skedulr.dependencies import Waits, extras_of
 from skedulr.doctor import TYPES, Doctor
 from skedulr.findings import KINDS, Finding
 from skedulr.keys import PER_OWNER, SINGLE, PoolKeys, SpaceKeys
@@ -61,6 +63,15 @@ class Hands:
         batch = [Submission(uid, ENVELOPE, options) for uid in uids]
         self.store.submit(self.wire, batch, replaced=CANCEL)
 
+    def tie(self, uid: str, *parents: str, missing: bool = False) -> None:
+        """Submit a task that waits for others, and tie it to them."""
+        waits = Waits(tuple(f"default/{one}" for one in parents), "S" * len(parents), missing)
+        body = message.envelope(message.name_part("work"), (1,), {}, extras_of(waits), 1000)
+        options = f"0 - - {waits.letters}"
+        self.store.submit(self.wire, [Submission(uid, body, options, waits)])
+        Delivery("skedulr", self.wire).attach([Child("default", uid, 0, waits)])
+        self.wire.call("ZREM", self.store.keys.outbox, f"a {uid}")
+
     def claim(self, want: int = 1) -> list[tuple[bytes, bytes]]:
         claims = self.store.claim(self._claims, want, want, LEASE_MS)
         return [(uid, claims.token) for uid in claims.rows[::4]]
@@ -99,6 +110,9 @@ class Ward(Hands):
         for uid, end in (("done", self.succeed), ("dead", self.bury)):
             self.submit(f"{uid}1", f"{uid}2")
             end(*self.claim(2))
+        self.submit("told1")
+        self.tie("told2", "told1")
+        self.succeed(*self.claim())  # it waits to be told that
         self.submit("later1", "later2", options="5 +60000 -")
         self.submit("retried")
         self.retry(*self.claim())
@@ -108,6 +122,8 @@ class Ward(Hands):
         self.claim(3)
         self.submit("ready1", "ready2", options="0 - s:x:0:lock3")
         self.submit("high", options="7 - -")
+        self.tie("tied", "ready1", "later1")
+        self.tie("patient", "never", missing=True)
         self.store.watch(self.wire, "ready1", "channel")
         self.store.cancel(self.wire, "held1", CANCEL, "control")
         self.put_schedule("daily")
@@ -170,6 +186,23 @@ def kinds(found: list[Finding]) -> list[tuple[str, str]]:
 
 def test_every_place_filled_by_scripts_is_healthy(ward: Ward) -> None:
     ward.fill()
+    assert ward.examine() == []
+
+
+def test_what_nobody_was_there_to_tell_is_healthy(ward: Ward) -> None:
+    ward.fill()
+    ward.call("ZADD", "outbox", ward.now() - 3_600_000, "s told1")
+    assert ward.examine() == []
+    live(ward, since_s=5)  # it has just begun to
+    assert ward.examine() == []
+    live(ward, since_s=3600)
+    ward.call("ZADD", "outbox", 2 ** 52, "s told1")  # as an import does that is not through
+    assert ward.examine() == []
+
+
+def test_edges_that_an_earlier_release_wrote_out_in_full_are_edges(ward: Ward) -> None:
+    ward.fill()
+    ward.call("HSET", "edges", "later1", "0,1 default/tied,2,0")
     assert ward.examine() == []
 
 
@@ -454,6 +487,172 @@ def limit_stuck(ward: Ward) -> str:
     return LIMITED
 
 
+def limit_stuck_by_a_late_alarm(ward: Ward) -> str:
+    key = fill_rate(ward)
+    late = ward.now() + 10 * 86_400_000
+    ward.call("ZADD", "releases", late, key)
+    ward.call("HSET", "meta", "release_at", late)
+    return key
+
+
+RATED = "0 - - " + placing_of([Limit(rate=1, per=60)], "t", str)
+
+
+def fill_rate(ward: Ward) -> str:
+    """One task runs, two are parked until the next token is there; the limit's key."""
+    ward.submit("rate1", "rate2", "rate3", options=RATED)
+    ward.claim(20)
+    (key,) = ward.call("ZRANGE", "releases", 0, -1)
+    return str(key.decode())
+
+
+def release_unnoted(ward: Ward) -> str:
+    fill_rate(ward)
+    ward.call("HDEL", "meta", "release_at")
+    return "release_at"
+
+
+def release_noted_too_late(ward: Ward) -> str:
+    fill_rate(ward)
+    ward.call("HINCRBY", "meta", "release_at", 3_600_000)
+    return "release_at"
+
+
+def release_unreadable(ward: Ward) -> str:
+    fill_rate(ward)
+    ward.call("HSET", "meta", "release_at", "soon")
+    return "release_at"
+
+
+def held_without_waiting(ward: Ward) -> str:
+    ward.call("HDEL", "waiting", "tied")
+    return "tied"
+
+
+def waiting_without_held(ward: Ward) -> str:
+    ward.call("ZREM", "held", "tied")
+    return "tied"
+
+
+def waiting_unreadable(ward: Ward) -> str:
+    ward.call("HSET", "waiting", "tied", "0 0 at once - SS")
+    return "tied"
+
+
+def waiting_of_another_round(ward: Ward) -> str:
+    ward.call("HSET", "waiting", "tied", "3 0 - - SS")
+    return "tied"
+
+
+def waiting_for_others(ward: Ward) -> str:
+    ward.call("HSET", "waiting", "tied", "0 0 - - SSS")
+    return "tied"
+
+
+def waiting_for_nothing(ward: Ward) -> str:
+    ward.call("HSET", "waiting", "tied", "0 0 - - ss")
+    return "tied"
+
+
+def waits_in_no_place(ward: Ward) -> str:
+    ward.call("HDEL", "waiting", "tied")
+    ward.call("ZREM", "held", "tied")
+    return "tied"
+
+
+def waiting_without_body(ward: Ward) -> str:
+    ward.call("HDEL", "tasks", "tied")
+    ward.call("ZREM", "held", "tied")
+    return "tied"
+
+
+def waiting_and_queued(ward: Ward) -> str:
+    ward.call("ZADD", "ready", 5, "tied")
+    return "tied"
+
+
+def held_and_queued(ward: Ward) -> str:
+    ward.call("ZADD", "held", 5, "ready1")
+    return "ready1"
+
+
+def held_for_nothing(ward: Ward) -> str:
+    ward.call("ZREM", "ready", "ready1")
+    ward.call("ZADD", "held", 5, "ready1")
+    return "ready1"
+
+
+def start_forgotten(ward: Ward) -> str:
+    steps = {"steps": [["one", "default"]]}
+    body = message.envelope(message.name_part("flow"), (), {}, steps, 1000)
+    ward.store.submit(ward.wire, [Submission("flow", body, "0 - - A")])
+    ward.call("ZREM", "outbox", "a flow")
+    return "flow"
+
+
+def edge_lost(ward: Ward) -> str:
+    ward.call("HDEL", "edges", "later1")
+    return "tied"
+
+
+def edge_lost_of_a_parent_to_come(ward: Ward) -> str:
+    ward.call("HDEL", "edges", "never")
+    return "patient"
+
+
+def parent_ended(ward: Ward) -> str:
+    ward.call("ZREM", "outbox", "s told1")
+    return "told2"
+
+
+def parent_unknown(ward: Ward) -> str:
+    ward.submit("gone")
+    ward.tie("orphan", "gone")
+    ward.call("HDEL", "tasks", "gone")
+    ward.call("ZREM", "ready", "gone")
+    ward.call("HDEL", "edges", "gone")
+    return "orphan"
+
+
+def edges_without_parent(ward: Ward) -> str:
+    ward.call("HSET", "edges", "ghost", "0,2 tied other/c,2,1")
+    return "ghost"
+
+
+def edges_unreadable(ward: Ward) -> str:
+    ward.call("HSET", "edges", "ghost", "tied")
+    return "ghost"
+
+
+def edges_beyond_the_last_page(ward: Ward) -> str:
+    ward.call("HSET", "edges", "ready1,3", " c1 c2")
+    return "ready1,3"
+
+
+def outbox_unreadable(ward: Ward) -> str:
+    ward.call("ZADD", "outbox", ward.now(), "told1")
+    return "told1"
+
+
+def outbox_too_late(ward: Ward) -> str:
+    ward.call("ZADD", "outbox", ward.now() + 10 * 86_400_000, "s told1")
+    return "s told1"
+
+
+def outbox_overdue(ward: Ward) -> str:
+    live(ward, since_s=3600)
+    ward.call("ZADD", "outbox", ward.now() - 3_600_000, "s told1")
+    return "s told1"
+
+
+def live(ward: Ward, since_s: int) -> None:
+    """A node has lived for so long."""
+    now_s = ward.now() / 1000
+    record = {"id": "n1", "host": "h", "pid": 1, "started_at": now_s - since_s, "beat_at": now_s,
+              "children": [{}]}
+    ward.wire.call("HSET", ward.space.nodes, "n1", msgpack.packb(record))
+
+
 ILLNESSES = (
     running_without_lease, lease_too_long, lease_without_claim, claim_without_body,
     claim_unreadable, queued_without_body, in_no_place, in_two_places,
@@ -465,13 +664,31 @@ ILLNESSES = (
     schedule_without_tick, schedule_rests_and_ticks, schedule_unlisted, listed_without_schedule,
     node_silent, node_unreadable, pool_unlisted, lock_for_ever, slot_without_claim,
     slots_miscounted, parked_in_no_queue, queue_member_not_parked, set_waits_for_nothing,
-    wait_without_set, limit_stuck,
+    wait_without_set, limit_stuck, limit_stuck_by_a_late_alarm, release_unnoted,
+    release_noted_too_late, release_unreadable, held_without_waiting, waiting_without_held,
+    waiting_unreadable, waiting_of_another_round, waiting_for_others, waiting_for_nothing,
+    waits_in_no_place, waiting_without_body, waiting_and_queued, held_and_queued, held_for_nothing,
+    start_forgotten, edge_lost, edge_lost_of_a_parent_to_come, parent_ended, parent_unknown,
+    edges_without_parent, edges_unreadable, edges_beyond_the_last_page, outbox_unreadable,
+    outbox_too_late, outbox_overdue,
 )
 #: Where the name of the function is not that of the kind, or more than one thing is found.
 KINDS_OF = {
     "claim_unreadable": {"claim-unreadable", "owned-without-claim"},
     "in_two_places_while_it_runs": {"in-two-places"},
     "schedule_unreadable": {"schedule-incomplete"},
+    "limit_stuck_by_a_late_alarm": {"limit-stuck"},
+    "release_noted_too_late": {"release-unnoted"},
+    "release_unreadable": {"release-unnoted"},
+    "waiting_of_another_round": {"waiting-unreadable"},
+    "waiting_for_others": {"waiting-unreadable"},
+    "waiting_for_nothing": {"waiting-unreadable"},
+    "waiting_without_body": {"queued-without-body"},
+    "waiting_and_queued": {"in-two-places"},
+    "held_and_queued": {"in-two-places"},
+    "held_for_nothing": {"held-without-waiting"},
+    "edge_lost_of_a_parent_to_come": {"edge-lost"},
+    "edges_beyond_the_last_page": {"edges-unreadable"},
 }
 
 
@@ -613,7 +830,7 @@ def test_a_busy_system_gives_no_findings(server: Server) -> None:
         wire = Wire(server.url, name=f"test:busy:{number}")
         dice = random.Random(number)
         incarnation = count = 0
-        hands = Hands(wire, f"busy.{number}.0")
+        hands, delivery = Hands(wire, f"busy.{number}.0"), Delivery("skedulr", wire)
         try:
             while not stop.is_set():
                 count += 1
@@ -628,6 +845,11 @@ def test_a_busy_system_gives_no_findings(server: Server) -> None:
                     if dice.random() < 0.2:
                         hands.store.cancel(wire, one[0].decode(), CANCEL, "control")
                     act(one)
+                if count % 3 == 0:
+                    parents = [f"t{number}-{count - dice.randrange(3)}" for _ in range(2)]
+                    hands.tie(f"c{number}-{count}", *dict.fromkeys(parents))
+                if count % 4 == 0:
+                    delivery.deliver("default", ahead_ms=10_000)
                 if count % 25 == 0:
                     hands.store.release_owner(wire, hands.owner)
                     incarnation += 1

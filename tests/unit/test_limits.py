@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from listing import listed
 
 import skedulr
 from skedulr import ConfigError, Limit, Skedulr, UnknownPool, names, testing
@@ -148,8 +149,7 @@ def test_a_parked_task_is_queued_and_says_what_it_waits_for(driven: DrivenApp) -
     assert plain.info().get("limit") is None
     pool = driven.stats()["pools"][0]
     assert (pool["queued"], pool.get("parked", 0)) == (1, 1)
-    listed = driven.client.page(state="queued")["items"]
-    assert [one["id"] for one in listed] == [second.id]
+    assert [one["id"] for one in listed(driven.client, "queued")] == [second.id]
     assert driven.purge("default", state="queued") == 1
     assert driven.stats()["pools"][0].get("parked", 0) == 0
 

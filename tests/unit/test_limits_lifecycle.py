@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from listing import listed
 
 import skedulr
 from skedulr import ConfigError, Limit, LinearRetry, Skedulr, message, testing
@@ -112,7 +113,7 @@ def _give_up(error: Exception, tries: int) -> None:
 
 
 def _queued(driven: DrivenApp) -> list[dict[str, Any]]:
-    return [one for one in driven.client.page(state="queued")["items"] if one["name"] == "t"]
+    return [one for one in listed(driven.client, "queued") if one["name"] == "t"]
 
 
 # -- what a running one comes to

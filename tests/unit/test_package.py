@@ -1,4 +1,4 @@
-"""The wheel: built, installed elsewhere, complete, and a task runs through it."""
+"""What is released: sdist and wheel are built and complete, and a task runs through the wheel."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import lowest
 import pytest
 from servers import Server, wait_until
 
@@ -50,16 +52,34 @@ def command(*arguments: str | Path, cwd: Path | None = None, **environ: str) -> 
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that nothing is written beside the sources."""
-    source = tmp_path_factory.mktemp("source")
-    junk = shutil.ignore_patterns("__pycache__", "*.pyc")
-    shutil.copytree(PACKAGE, source / "skedulr", ignore=junk)
-    for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
-    command(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", source / "dist", source)
-    (built,) = (source / "dist").glob("*.whl")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the whole checkout, so that nothing is written beside the sources, and that what
+    must not be packed is there."""
+    copy = tmp_path_factory.mktemp("source") / "checkout"
+    junk = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "*.egg-info")
+    shutil.copytree(ROOT, copy, ignore=junk)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def dist(source: Path) -> Path:
+    """The sdist, and the wheel that was made of it: so the sdist has all that is needed."""
+    command(sys.executable, "-m", "build", source)
+    return source / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (built,) = dist.glob("*.whl")
     return built
+
+
+@pytest.fixture(scope="module")
+def sdist(dist: Path) -> list[str]:
+    """The files in it, below its own folder."""
+    (built,) = dist.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        return [one.name.partition("/")[2] for one in archive.getmembers() if one.isfile()]
 
 
 @pytest.fixture(scope="module")
@@ -78,21 +98,51 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "bin"
 
 
-def test_every_file_that_is_no_junk_is_in_the_wheel(wheel: Path) -> None:
-    source = wheel.parent.parent
-    ours = {
+def test_every_file_that_is_no_junk_is_in_the_wheel(wheel: Path, source: Path) -> None:
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("skedulr/")}
+    assert packed == ours(source)
+    kinds = {Path(name).suffix or Path(name).name for name in packed}
+    assert kinds >= {".py", ".lua", ".tpl", ".typed", ".css", ".js"}
+
+
+def ours(source: Path) -> set[str]:
+    return {
         path.relative_to(source).as_posix() for path in (source / "skedulr").rglob("*")
         if path.is_file()
     }
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("skedulr/")}
-    assert packed == ours
-    kinds = {Path(name).suffix or Path(name).name for name in packed}
-    assert kinds >= {".py", ".lua", ".tpl", ".typed", ".css", ".js"}
 
 
 def test_nothing_but_the_package_is_in_the_wheel(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert {re.sub(r"-.*", "", top) for top in tops} == {"skedulr"}
+
+
+def test_the_sdist_has_the_package_and_what_builds_it_and_no_test(
+    sdist: list[str], source: Path
+) -> None:
+    others = {name for name in sdist if not name.startswith(("skedulr/", "skedulr.egg-info/"))}
+    assert others == {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+    assert {name for name in sdist if name.startswith("skedulr/")} == ours(source)
+
+
+def test_what_is_not_ours_comes_with_its_licence(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    vendored = [Path(name) for name in names
+                if "/vendor/" in name and name.endswith((".js", ".css"))]
+    assert vendored
+    for file in vendored:
+        licence = f"{file.stem}.LICENSE.txt"
+        assert str(file.with_name(licence)) in names
+        assert any(".dist-info/licenses/" in name and name.endswith(licence) for name in names)
+
+
+def test_the_index_would_take_both(dist: Path) -> None:
+    pytest.importorskip("twine", reason="twine is among what developers install")
+    command(sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir())
+
+
+def test_every_dependency_has_a_lowest_version() -> None:
+    assert len(list(lowest.pins())) > 10  # it refuses one without
 
 
 def test_the_metadata_name_licence_version_and_commands(wheel: Path) -> None:

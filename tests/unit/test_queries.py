@@ -11,8 +11,9 @@ from servers import Server
 from stand_in import StandIn
 
 import skedulr
-from skedulr import ConfigError
+from skedulr import ConfigError, lists
 from skedulr.keys import PoolKeys, SpaceKeys
+from skedulr.lists import Selection
 from skedulr.queries import PoolQueries, check_state, pool_names
 from skedulr.wire import Wire
 
@@ -42,9 +43,12 @@ class World:
         assert found is not None
         return found
 
-    def page(self, state: str | None, limit: int = 50, offset: int = 0) -> tuple[list[str], Any]:
-        items, follow = self.queries.page(self.wire, state, limit, offset)
-        return [item["uid"] for item in items], follow
+    def page(
+        self, state: str | None, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[str], str | None]:
+        selection = Selection(state=state, pool="default")
+        page = lists.page(self.wire, "skedulr", ["default"], selection, limit, cursor)
+        return [item["uid"] for item in page.items], page.cursor
 
 
 @pytest.fixture
@@ -175,9 +179,9 @@ def test_a_page_of_one_state(mixed: World, state: str, uids: list[str]) -> None:
 
 def test_pages_of_all_states_show_each_task_once(mixed: World) -> None:
     seen: list[str] = []
-    offset: int | None = 0
-    while offset is not None:
-        uids, offset = mixed.page(None, limit=5, offset=offset)
+    cursor: str | None = None
+    while not seen or cursor is not None:
+        uids, cursor = mixed.page(None, limit=5, cursor=cursor)
         assert len(uids) <= 5
         seen += uids
     assert sorted(seen) == sorted(f"{kind}{n}" for kind in "wdrqsc" for n in range(2))

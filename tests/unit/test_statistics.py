@@ -18,6 +18,7 @@ from skedulr.statistics import (
     Times,
     capacity,
     predicted_wait,
+    read_failures,
     sliding_rate,
     utilisation,
 )
@@ -123,3 +124,11 @@ def test_the_predicted_wait_is_what_then_happens(service: str) -> None:
     simulation = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(simulation)
     assert simulation.steady(7, service, 10, 0.98, 8000) < simulation.LIMIT
+
+
+def test_runs_and_failures_are_read_without_the_rest() -> None:
+    text = b"9 5 2 0 0 2 0 4|10 10 1:9|20 20 2:9"
+    tally = Tally.read(text)
+    assert read_failures(text) == (tally.runs, tally.failed) == (9, 4)
+    for nothing in (None, b"", b"torn", b"1 2|", b"a b c d e f g h|"):
+        assert read_failures(nothing) == (0, 0)

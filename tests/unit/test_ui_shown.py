@@ -64,6 +64,12 @@ def test_a_call_is_one_short_line() -> None:
     assert len(shown.call({"args": ["x" * 10_000] * 50})) == shown.SHORT
 
 
+def test_where_there_is_little_room_the_largest_unit_is_enough() -> None:
+    assert [shown.about(one) for one in (None, 0, 0.25, 125, 4000)] == [
+        "—", "0 s", "250 ms", "2 min", "1 h"
+    ]
+
+
 def test_links_escape_what_they_are_made_of() -> None:
     link = shown.link("/jobs", "/tasks", query='"<a>&b=c', pool="", state=None)
     assert link == "/jobs/tasks?query=%22%3Ca%3E%26b%3Dc"

@@ -9,6 +9,7 @@ DEBUG = True
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "testserver"]
 ROOT_URLCONF = "shop.urls"
 USE_TZ = True
+TIME_ZONE = "UTC"  # the log's too: Django would have it in Chicago's
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = ["orders", "skedulr.contrib.django"]
 DATABASES = {

@@ -217,24 +217,32 @@ local function step_up(k, wait, next_member)
   end
 end
 
--- Let the first task that waits for a key back into the queue; whether there was one.
-local function let_one_out(k, key)
-  local wait = first_wait(k, key)
-  if not wait then return false end
-  local _, _, set = read_wait(wait)
-  local two = first_of(k, set, 2)
-  if two[1] then
-    local _, at, id, mark = string.match(two[1], '^(%S+) (%d+) (%S+)( ?s?)$')
-    redis.call('ZREM', k.queues, two[1])
-    redis.call('ZREM', k.parked, id)
-    if mark == ' s' then
-      redis.call('ZADD', k.suspects, whole(tonumber(at)), id)
-    else
-      queue_return(k, {whole(tonumber(at)), id})
+-- Let the first tasks that wait for a key back into the queue, up to `most` of the set whose turn it
+-- is, and none that comes behind the first of another set; how many, 0 where nothing waits.
+local function let_some_out(k, key, most)
+  local waits = first_of(k, '!' .. key, 2)
+  if not waits[1] then return 0 end
+  local _, _, set = read_wait(waits[1])
+  local _, beyond = read_wait(waits[2])
+  local gone, ids, back, apart, next_member = {}, {}, {}, {}, nil
+  for n, member in ipairs(first_of(k, set, most + 1)) do
+    local at, id, mark = string.match(member, '^%S+ (%d+) (%S+)( ?s?)$')
+    if n > most or (n > 1 and beyond and at > beyond) then
+      next_member = member
+      break
     end
+    gone[n], ids[n] = member, id
+    local list = mark == ' s' and apart or back
+    list[#list + 1], list[#list + 2] = whole(tonumber(at)), id
   end
-  step_up(k, wait, two[2])
-  return true
+  if #gone > 0 then
+    redis.call('ZREM', k.queues, unpack(gone))
+    redis.call('ZREM', k.parked, unpack(ids))
+  end
+  if #apart > 0 then redis.call('ZADD', k.suspects, unpack(apart)) end
+  if #back > 0 then queue_return(k, back) end
+  step_up(k, waits[1], next_member)
+  return math.max(1, #gone)
 end
 
 -- Note when the next token of a rate key comes, if any set waits for it.
@@ -260,9 +268,11 @@ local function let_out(book, key, count)
   local k, out = book.k, 0
   if not book.lines[key] then learn(book, {key}) end
   local room = room_of(book, book.lines[key])
-  for _ = 1, math.min(count, room, 500) do
-    if not let_one_out(k, key) then return out end
-    out = out + 1
+  local most = math.min(count, room, 500)
+  for _ = 1, most do
+    local some = out < most and let_some_out(k, key, most - out) or 0
+    if some == 0 then break end
+    out = out + some
   end
   if room < 1 then arm(book, key) end
   return out

@@ -52,15 +52,18 @@
 
   const positive = (value) => (value === null ? null : Math.max(value, 0.5));
   const draw = (history) => {
+    // The step under way stands where it will end: bars are as wide as the least distance of two.
+    const ends = [...history.t], last = ends.length - 1;
+    ends[last] = ends[last - 1] + history.step;
     const data = {
       // The dead are part of what ended, drawn over it.
-      rate: [history.t, history.succeeded.map((n, i) => (n === null ? null : n + history.dead[i])), history.dead, history.submitted],
-      wait: [history.t, history.wait_p50_ms.map(positive), history.wait_p95_ms.map(positive)],
-      run: [history.t, history.run_p50_ms.map(positive), history.run_p95_ms.map(positive)],
+      rate: [ends, history.succeeded.map((n, i) => (n === null ? null : n + history.dead[i])), history.dead, history.submitted],
+      wait: [ends, history.wait_p50_ms.map(positive), history.wait_p95_ms.map(positive)],
+      run: [ends, history.run_p50_ms.map(positive), history.run_p95_ms.map(positive)],
     };
     const times = (place) => options(place, decades, [line("p50", "--accent", ms), line("p95", "--warn", ms)], ms);
     const make = {
-      rate: () => options(places.rate, fromZero, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond), line("came", "--soft", perSecond, 0)], (n) => (n >= 10 ? n : +n.toFixed(2))),
+      rate: () => options(places.rate, fromZero, [bars("ended", "--accent", perSecond), bars("dead", "--bad", perSecond), line("arrived", "--soft", perSecond, 0)], (n) => (n >= 10 ? n : +n.toFixed(2))),
       wait: () => times(places.wait), run: () => times(places.run),
     };
     for (const name of Object.keys(data)) {
@@ -71,14 +74,14 @@
   };
 
   // The same as it is now, in words.
-  const seconds = (s) => (s === null ? "—" : s === 0 ? "0 s" : ms(1000 * s));
+  const seconds = (s) => (s === null ? "—" : s === 0 ? "0 s" : s < 60 ? ms(1000 * s) : `${Math.round(s / 60)} min`);
   const tell = (history) => {
     const pools = Object.values(history.now);
     const sum = (of) => pools.reduce((all, each) => (each[of] === null ? all : (all ?? 0) + each[of]), null);
     const most = (of) => pools.reduce((all, each) => (each[of] === null ? all : Math.max(all ?? 0, each[of])), null);
     const parts = [
       ["over 10 s", perSecond(sum("throughput_10s"))], ["over 5 min", perSecond(sum("throughput_5m"))],
-      ["come", perSecond(sum("arrival_rate"))], ["could do", perSecond(sum("capacity"))],
+      ["arriving", perSecond(sum("arrival_rate"))], ["could do", perSecond(sum("capacity"))],
       ["predicted wait", seconds(most("predicted_wait"))],
     ];
     const told = parts.flatMap(([name, text]) => {

@@ -37,7 +37,8 @@
     const text = `${Math.floor(far / size)} ${name}`;
     return s < 0 ? `${text} ago` : `in ${text}`;
   };
-  const FORMS = { count, rate, duration };
+  const about = (s) => duration(s).split(" ").slice(0, 2).join(" ");
+  const FORMS = { count, rate, duration, about };
 
   const tell = () => {
     const now = Date.now() / 1000;

@@ -15,7 +15,7 @@
 % if v["waiting"]:
   <div><b data-live="waiting">{{s.count(v["waiting"])}}</b><span>waiting</span></div>
 % end
-  <div><b data-live="predicted_wait" data-as="duration">{{s.duration(v["predicted_wait"])}}</b><span>predicted wait</span></div>
+  <div><b data-live="predicted_wait" data-as="about">{{s.about(v["predicted_wait"])}}</b><span>predicted wait</span></div>
   <div class="{{'bad' if v['dead'] else ''}}"><a href="{{link('/dead')}}"><b data-live="dead">{{s.count(v["dead"])}}</b><span>dead</span></a></div>
   <div><b data-live="succeeded">{{s.count(v["succeeded"])}}</b><span>succeeded in all</span></div>
   <div><b data-live="failed">{{s.count(v["failed"])}}</b><span>failed attempts</span></div>

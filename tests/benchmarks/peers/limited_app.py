@@ -1,5 +1,8 @@
 """Tasks under limits that are measured, and the same without: each notes its start, and ends."""
 
+import os
+import time
+
 import skedulr
 from skedulr import Limit
 from skedulr.bench import meter
@@ -16,6 +19,14 @@ def plain(sent=None):
 @skedulr.task(name="wide", max_retries=0, limit=Limit(concurrency=WIDE))
 def wide():
     meter.hit()
+
+
+@skedulr.task(name="blocker", max_retries=0, limit=Limit(concurrency=WIDE, name="wide"))
+def blocker():
+    """Holds a slot of ``wide`` until a file is there."""
+    meter.hit()
+    while not os.path.exists("go"):
+        time.sleep(0.02)
 
 
 @skedulr.task(name="keyed", max_retries=0, limit=Limit(concurrency=WIDE, key="{key}"))
