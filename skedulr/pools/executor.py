@@ -263,6 +263,10 @@ class Executor:
             if why_not:
                 outcomes.bury(run, "InputMissing", why_not)
                 return
+            if not self.holdings.is_surely_ours(claimed.uid, claimed.token):
+                # This process was stopped meanwhile, or Redis was: another may run it by now.
+                outcomes.try_later(run, "its lease may have run out while its arguments were read")
+                return
         run.context = self._context(run, task, args, kwargs, extras, due_ms)
         self._limit(run, task)
         self._call(run, task)

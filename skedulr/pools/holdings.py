@@ -36,6 +36,8 @@ class Holdings:
         #: Claims that are under way, by number. Whoever pops one decides what it brought: the
         #: fetcher that reads of it, or the heart, if the hub is silent.
         self.under_way: dict[int, bool] = {}
+        #: What a renewal found lost, (uid, token), until the hub has heard of it.
+        self.lost: set[tuple[bytes, bytes]] = set()
         #: Whether pending tasks wait for a renewal to tell that they are still ours.
         self.in_doubt = False
         #: When the oldest claim since the last renewal was sent, monotonic seconds.
@@ -119,6 +121,12 @@ class Holdings:
         self.held.pop(uid, None)
         self.started.pop(uid, None)
         self.cancelled.discard(uid)
+        self.lost.discard((uid, token))
+
+    def is_surely_ours(self, uid: bytes, token: bytes) -> bool:
+        """Whether a task that was taken may still be started: something was waited for since."""
+        fresh = time.monotonic() - self._renewed_at < self._lease_s
+        return fresh and (uid, token) not in self.lost
 
     # For the heart's thread
 
@@ -142,6 +150,8 @@ class Holdings:
                 self.pending.pop(uid, None) is claimed
             ):
                 self.forget(uid, token)
+            elif self.held.get(uid) == token:
+                self.lost.add((uid, token))
         self._renewed_at = min(sent_at, self._claimed_at)
 
 

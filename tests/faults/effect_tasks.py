@@ -7,9 +7,10 @@ and a line that is there was written whole, also by a process that is killed rig
 
 Phases: ``began``, then one of ``ended``, ``failed`` (the handler raises on purpose),
 ``interrupted`` (something was thrown into it), ``dying`` (it is about to kill its own process). A
-run without a second line was killed from outside. ``given`` is what a step of a workflow was given,
-``[inputs, arguments]`` as JSON. A task returns its token, so that the record says whose outcome was
-taken. The log's path is in ``EFFECT_LOG``; the monotonic clock is one for all processes.
+run without a second line was killed from outside. In between a step of a workflow notes what it was
+``given``: ``[inputs, arguments]`` as JSON. A task returns its token, so that the record says whose
+outcome was taken. The log's path is in ``EFFECT_LOG``; the monotonic clock is one for all
+processes.
 """
 
 from __future__ import annotations
@@ -147,7 +148,8 @@ def step(how: str, seconds: float, *args: Any) -> str:
     """A step of a workflow. ``how``: "ok", "fail", "once" (it fails the first time, and when it is
     put back it does not), "retry" (its first attempt fails), "die" (its process dies the first
     time)."""
-    note("began", _given(args))
+    note("began")
+    note("given", _given(args))
     try:
         time.sleep(seconds)
     except BaseException:
@@ -165,7 +167,8 @@ def step(how: str, seconds: float, *args: Any) -> str:
 @task(name="list", max_retries=0)
 def make_list(count: int) -> list[str]:
     """A step that others map over: its token, and what else there is."""
-    note("began", _given(()))
+    note("began")
+    note("given", _given(()))
     return [note("ended"), *(f"item{at}" for at in range(1, count))]
 
 

@@ -191,6 +191,9 @@ class History:
                     given=one.given,
                 )
                 found[one.uid].append(run)
+            elif one.phase == "given":
+                if key in open_runs:
+                    open_runs[key].given = one.given
             elif key in open_runs:
                 open_runs[key].over, open_runs[key].phase = one.at, one.phase
         return found

@@ -130,7 +130,7 @@ def test_a_stopped_child_keeps_its_tasks_until_it_counts_as_hung(start: Start) -
 def test_what_a_stopped_child_claims_in_its_sleep_is_run_by_another_and_not_by_it(
     start: Start,
 ) -> None:
-    """The server runs its claim for it when a wake token comes, whether it can read it or not."""
+    """The server runs its claim for it when a wake token comes, whether or not it can read it."""
     node = start("--lease", "3", pools="default=1x2", ready=2)
     asleep = node.children()[0]
     os.kill(asleep, signal.SIGSTOP)

@@ -40,6 +40,19 @@ def test_a_newer_claim_of_what_was_lost_stays() -> None:
     assert holdings.held == {b"a": b"newer"}
 
 
+def test_what_was_taken_is_not_surely_ours_once_it_was_found_lost_or_nothing_was_renewed() -> None:
+    """Its arguments were read from Redis meanwhile."""
+    holdings = holding(b"a")
+    assert holdings.take() is not None
+    assert holdings.is_surely_ours(b"a", b"t")
+    holdings.end_renewal(time.monotonic() - 11)
+    assert not holdings.is_surely_ours(b"a", b"t")
+    holdings.end_renewal(time.monotonic(), [(b"a", b"t")])
+    assert not holdings.is_surely_ours(b"a", b"t")
+    holdings.forget(b"a", b"t")
+    assert holdings.lost == set()
+
+
 def test_nothing_is_started_once_no_renewal_got_through_for_a_lease() -> None:
     holdings = holding(b"a", lease_s=0.0)
     assert holdings.take() is None
