@@ -219,7 +219,6 @@ class Child:
         self.recorder.on_retry = self.fetcher.due_in
         self.recorder.relocate = Mover(store=store, lane=self.recorder.lane, space=space).move
         self.mourner = Mourner(store=store, wire=side, app=self.app, codec=self._codec)
-        self.recorder.on_dead = self.mourner.tell_of
         self.publisher = Publisher(
             app=self.app, space=space, wire=side, clock=clock, driver=self.driver
         )

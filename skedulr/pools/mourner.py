@@ -2,9 +2,10 @@
 
 Where a handler fails for good, its process calls the hooks. But a task may also die with its
 process (the master, or the sweep of another child, finds out), by the master's hand because it
-hung, or by a doctor's, who found a body that nobody can read; and of those only the children have
-the code in which hooks are. So the script that ends such a task notes it (``note_deaths.lua``), and
-some child of its pool tells.
+hung, by a doctor's, who found a body that nobody can read, or because it could not go to the pool
+where it belongs; and only children have the code in which hooks are. So such a death is noted in
+Redis, by the script that brings it about (``note_deaths.lua``) or just before, and some child of
+the pool tells.
 
 Each is told at least once: a note goes only after the hooks have returned. A child that dies, or is
 stopped, between the two has another one tell again after a while. A child whose app has no such
@@ -24,14 +25,11 @@ from ..codecs import Codec
 from ..context import Context
 from ..errors import PayloadError, TaskFailed
 from ..message import DEAD, FAILED, RESUBMITTED, Journal
-from ..storage import Ending, Relocation, Storage
+from ..storage import Storage
 from ..tasks import MAX_RETRIES
 from ..wire import Wire, WireError
 
 log = logging.getLogger("skedulr.pool")
-
-#: Where times stand in a journal that was never stored.
-_NO_TIME = b"\xcf" + bytes(8)
 
 
 class Mourner:
@@ -73,10 +71,6 @@ class Mourner:
                 elif living and not record:
                     continue  # it is about to end, and comes again
                 told.append((uid, score))
-
-    def tell_of(self, one: Relocation, ending: Ending) -> None:
-        """A task ended as dead here that was to go to another pool, and never ran."""
-        self._tell(one.uid, one.envelope + _NO_TIME + ending.entry + _NO_TIME)
 
     def _run(self) -> None:
         while True:
@@ -127,7 +121,7 @@ class Mourner:
 
 def _attempt(journal: Journal) -> int:
     """Which attempt was the last: those that failed since it was submitted, and one."""
-    failed = 0
+    failed, last = 0, 1
     for one in journal.entries:
         if one.kind == RESUBMITTED:
             failed = 0

@@ -58,8 +58,6 @@ class Recorder:
         self.started: dict[bytes, bytes] = {}
         #: Called when a retry is due this soon (seconds): the wheel should know.
         self.on_retry: Callable[[float], None] = _ignore
-        #: Called where a task that was to move ends as dead instead: nobody else tells of it.
-        self.on_dead: Callable[[Relocation, Ending], object] = _ignore_death
         #: Moves tasks to other pools; see ``Mover.move``.
         self.relocate: Callable[[Sequence[Relocation]], Iterable[tuple[Relocation, str | Ending]]]
         self.lost = 0
@@ -182,11 +180,15 @@ class Recorder:
         del self._relocations[:len(batch)]
         for one, outcome in outcomes:
             if isinstance(outcome, Ending):
-                self.end(outcome)
                 if outcome.kind == END_DEAD:
-                    self.on_dead(one, outcome)
+                    # It never ran, so no run of it tells hooks: the mourner does, once it ended.
+                    self._note_death(one.uid)
+                self.end(outcome)
             else:
                 self._settle(one, outcome)
+
+    def _note_death(self, uid: bytes) -> None:
+        self.lane.insist(lambda: self._store.note_death(self.lane.wire, uid))
 
     def _settle_delayed(self, batch: Sequence[Failure | Deferral], verdicts: str) -> None:
         for one, verdict in zip(batch, verdicts, strict=True):
@@ -218,10 +220,6 @@ class Recorder:
 
 
 def _ignore(value: object) -> None:
-    """Until someone listens."""
-
-
-def _ignore_death(one: Relocation, ending: Ending) -> None:
     """Until someone listens."""
 
 

@@ -161,7 +161,6 @@ def test_one_that_can_not_go_to_its_own_pool_is_told(child: Child) -> None:
     child.submit("a")
     lane, token = child.claim("n1")
     recorder = Recorder(store=child.store, lane=lane, on_gone=lambda: None)
-    recorder.on_dead = child.mourner.tell_of
     body = child.wire.call("HGET", child.store.keys.tasks, "a")
     ending = Ending(b"a", token, "d", message.entry(
         message.DEAD, "n1", 0, 0, ["DuplicateTask", "another task has the id", ""]
@@ -171,6 +170,7 @@ def test_one_that_can_not_go_to_its_own_pool_is_told(child: Child) -> None:
     recorder.start()
     assert recorder.flush(10)
     recorder.stop()
+    assert child.mourner.run_once() == 1
     [(context, error)] = child.told
     assert context.id == "default/a" and "another task has the id" in str(error)
 
