@@ -276,12 +276,16 @@ class _Pool:
             page = [one for one, edges in zip(page, first_pages, strict=True) if edges is not None]
             if not page:
                 return
-        records = self._wire.call("HMGET", self._k.records, *(uid for _, uid in page))
+        uids = [uid for _, uid in page]
+        records, listed = self._wire.calls([
+            ("HMGET", self._k.records, *uids), ("ZMSCORE", self._k.workflows, *uids),
+        ])
         self._exporter.adapt(sum(len(one) for one in records if one), len(page))
-        for (ended_ms, uid), record in zip(page, records, strict=True):
+        for (ended_ms, uid), record, at in zip(page, records, listed, strict=True):
             if record is not None and self._seen.add(uid):
-                yield self._line("record", uid=name(uid), body=record, ended=int(ended_ms),
-                                 dead=dead)
+                line = self._line("record", uid=name(uid), body=record, ended=int(ended_ms),
+                                  dead=dead)
+                yield line if at is None else line | {"workflow": True}
 
 
 class Seen:

@@ -233,7 +233,8 @@ def _item(line: Line) -> list[Any]:
     if kind == "lock":
         return [line["digest"], f"k {line['until']} - {line['holder']}", b"", ""]
     if kind == "record":
-        return [line["uid"], f"{'x' if line['dead'] else 'e'} {line['ended']} -", line["body"], ""]
+        place = f"{'x' if line['dead'] else 'e'} {line['ended']}"
+        return [line["uid"], f"{place} {'b' if line.get('workflow') else '-'}", line["body"], ""]
     letters = ("l" if line.get("locked") else "") + ("c" if line.get("cancelled") else "") or "-"
     place = f"q 0 {letters}"
     if line["state"] == "scheduled":

@@ -11,10 +11,10 @@
 -- include: drop_edges
 -- include: end_tasks
 -- include: limits
+-- include: list_workflows
 local waiting, held, edges, outbox, tasks, info, records, done, dead, cancels, watch, stats, unique,
   progress, ready, suspects, wake, meta, limits, slots, rates, releases, parked, queues,
   workflows = unpack(KEYS)
-local LISTED = 1000
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues)
 local what, id, entry = ARGV[1], ARGV[2], ARGV[3]
@@ -36,7 +36,6 @@ if what == 'begin' then
              cancels = cancels, watch = watch, stats = stats, unique = unique,
              progress = progress, edges = edges, outbox = outbox, limiting = limiting},
             {id}, {'w'}, {entry}, now)
-  redis.call('ZADD', workflows, whole(now), id)
-  redis.call('ZREMRANGEBYRANK', workflows, 0, -1 - LISTED)
+  list_workflows(workflows, {whole(now), id})
 end
 return {now, 'b'}

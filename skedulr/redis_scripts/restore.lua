@@ -3,14 +3,15 @@
 --          What it stores it stores as it is given. Safe to repeat: an id that is known stays as it
 --          is.
 -- KEYS     ready stream delayed tasks info records done dead cancels unique windows wake meta
---          waiting held outbox suspects limits slots rates releases parked queues turns
+--          waiting held outbox suspects limits slots rates releases parked queues turns workflows
 -- ARGV     'store', or 'look' to change nothing; the score under which the outbox keeps what is to
 --          be tied to its parents, which is later than anything is taken from it;
 --          then per item (at most 500): id, "<place> <ms> <letters>[ <text>]", journal, header or
 --          ''. <place> is q (queued), d (delayed, due at <ms>), w (waiting since <ms>; <text> is
 --          what waiting holds), e or x (a record of done or of dead, ended at <ms>); or k, a unique
 --          key that is locked until <ms>, by the task <text>: its id is the digest. <letters> are
---          '-', or l (it holds its unique key), c (it is to be cancelled)
+--          '-', or l (it holds its unique key), c (it is to be cancelled), b (it is a workflow that
+--          began, and is listed)
 -- RETURNS  {now ms, verdicts}: a letter an item: 's' stored, 'a' the id is known, or the window of
 --          the key is over or another's; 'u' its unique key is held by another task, 'p' it has a
 --          limit, and the pool's transport none (a priority just does not count there)
@@ -18,14 +19,15 @@
 -- include: fair
 -- include: header
 -- include: limits
+-- include: list_workflows
 -- include: locks
 -- include: place
 -- include: promote_due
 -- include: queue_add
 -- include: wake
 local ready, stream, delayed, tasks, info, records, done, dead, cancels, unique, windows, wake,
-  meta, waiting, held, outbox, suspects, limits, slots, rates, releases, parked, queues, turns =
-  unpack(KEYS)
+  meta, waiting, held, outbox, suspects, limits, slots, rates, releases, parked, queues, turns,
+  workflows = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,
                             parked, queues, turns)
 local k = {ready = ready, stream = stream, delayed = delayed, meta = meta}
@@ -33,11 +35,12 @@ local tie_at, now = ARGV[2], now_ms()
 
 local items, ids = {}, {}
 for at = 3, #ARGV, 4 do
-  local letter, ms, letters, text = string.match(ARGV[at + 1], '^([qdwexk]) (%d+) ([-lc]+) ?(.*)$')
+  local letter, ms, letters, text = string.match(ARGV[at + 1], '^([qdwexk]) (%d+) ([-lcb]+) ?(.*)$')
   if not letter then error('nothing is restored that way: ' .. ARGV[at + 1]) end
   local item = {id = ARGV[at], letter = letter, ms = tonumber(ms), text = text,
                 locked = string.find(letters, 'l', 1, true), journal = ARGV[at + 2],
-                cancelled = string.find(letters, 'c', 1, true), header = ARGV[at + 3]}
+                cancelled = string.find(letters, 'c', 1, true), header = ARGV[at + 3],
+                begun = string.find(letters, 'b', 1, true)}
   -- Only of a lock that goes with its task: a window's lock is an item of its own.
   if item.locked then item.digest = string.match(item.header, ' [ds]:(%S+)') end
   if letter == 'k' then item.digest = item.id end
@@ -146,6 +149,9 @@ local function store(fresh)
   hset(records, flat_of(fresh, 'ex', journal))
   zadd(done, flat_of(fresh, 'e', time))
   zadd(dead, flat_of(fresh, 'x', time))
+  list_workflows(workflows, flat_of(fresh, 'e', function(item)
+    if item.begun then return time(item) end
+  end))
   hset(info, flat_of(fresh, 'qdw', function(item)
     if item.header ~= '' then return item.id, cleaned(item.header) end
   end))

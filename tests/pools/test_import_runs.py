@@ -75,6 +75,8 @@ def test_what_was_exported_runs_where_it_is_imported(
     ).start(2)
     assert run(["import", str(file), *flags, "new"]) == 0
     app = skedulr.Skedulr(url=one_server.url, namespace="new")
+    listed = app.client.workflows()["items"]
+    assert [one["id"] for one in listed] == [w.id]
     assert app.get("default/after").result(15) == 5
     assert app.get("default/only").result(15) == 6
     attempt, due_at = app.get("default/later").result(15)
