@@ -16,7 +16,7 @@ import msgpack
 from . import message
 from .errors import PayloadError
 from .figures import Asker, Known, Recent
-from .keys import PoolKeys, SpaceKeys
+from .keys import NAME, PoolKeys, SpaceKeys
 from .lead import holder_of
 from .statistics import Load, capacity, predicted_wait
 from .streams import Group, queued
@@ -93,7 +93,8 @@ def look(wire: Asker, namespace: str, priority: int = 0) -> Overview:
         # Not what a node wrote of itself: one that died would lead on in its record.
         node["leader"] = node.get("id") == leader
     served = _served(nodes, manual)
-    known = sorted({name.decode() for name in names} | set(served))
+    # What a record says is a pool may be anything.
+    known = sorted(filter(NAME.fullmatch, {name.decode() for name in names} | set(served)))
     keys = [PoolKeys(namespace, name) for name in known]
     asked = [_questions(k, now_s, priority) for k in keys]
     answers = wire.calls([one for each in asked for one in each]) if keys else []

@@ -263,28 +263,9 @@ class SqliteStorage:
 
     # For workers
 
-    def wait(self, wire: Any, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while not (found := self._is_ready()) and time.monotonic() < end:
-            time.sleep(LOOK_S)
-        return found
-
-    def _is_ready(self) -> bool:
-        with self._step() as db:
-            return not _fact(db, "paused") and bool(db.execute(
-                "SELECT 1 FROM tasks WHERE state = 'queued' OR state = 'delayed' AND due <= ? "
-                "LIMIT 1", (self._now_ms(),),
-            ).fetchone())
-
-    def pass_on(self, wire: Any) -> None:
-        """Everybody looks."""
-
-    def has_work(self, wire: Any) -> bool:
-        with self._step() as db:
-            return _waiting(db) > 0
-
     def claim(
-        self, lane: Lane, want: int, starting: int, lease_ms: int, aging_ms: int = 0
+        self, lane: Lane, want: int, starting: int, lease_ms: int, aging_ms: int = 0,
+        sleep_s: float = 0.0,
     ) -> Claims:
         def act(db: sqlite3.Connection, number: int) -> Any:
             if _fact(db, f"gone {lane.owner}"):
@@ -303,10 +284,21 @@ class SqliteStorage:
                 if started:
                     _unlock_started(db, one["uid"])
                 rows += one["uid"].encode(), b"%d" % one["place"], one["body"], _header(one)
-            return [now, _next_due(db), rows, token]
+            more = bool(rows) and _is_ready(db, now)
+            return [now, now if more else _next_due(db), rows, token]
 
+        self._sleep(sleep_s)
         now_ms, next_due_ms, rows, token = self._numbered(lane, "claim", act)
         return Claims(now_ms, next_due_ms, [], rows, token)
+
+    def _sleep(self, seconds: float) -> None:
+        """Until something is ready, at most so long. Everybody looks for himself."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with self._step() as db:
+                if _is_ready(db, self._now_ms()):
+                    return
+            time.sleep(LOOK_S)
 
     def finish(
         self, lane: Lane, endings: Sequence[Ending], started: Iterable[tuple[bytes, bytes]] = ()
@@ -648,6 +640,14 @@ def _unlock_started(db: sqlite3.Connection, uid: str) -> None:
 def _waiting(db: sqlite3.Connection) -> int:
     ready_or_delayed = "SELECT COUNT(*) FROM tasks WHERE state IN ('queued', 'delayed')"
     return int(db.execute(ready_or_delayed).fetchone()[0])
+
+
+def _is_ready(db: sqlite3.Connection, now: int) -> bool:
+    """Whether there is something to take."""
+    return not _fact(db, "paused") and bool(db.execute(
+        "SELECT 1 FROM tasks WHERE state = 'queued' OR state = 'delayed' AND due <= ? LIMIT 1",
+        (now,),
+    ).fetchone())
 
 
 def _next_due(db: sqlite3.Connection) -> int | None:
