@@ -984,7 +984,7 @@ def test_what_waits_behind_a_computing_handler_goes_to_another_child(
 # Redis
 
 
-def test_a_child_whose_tasks_submit_has_six_connections_and_those_of_its_client(
+def test_a_child_whose_tasks_submit_has_five_connections_and_those_of_its_client(
     shared: tuple[Server, Node], node: Node
 ) -> None:
     """The client's come with the first task that submits or asks: one for each pool it submits to,
@@ -997,7 +997,7 @@ def test_a_child_whose_tasks_submit_has_six_connections_and_those_of_its_client(
         if one["name"].startswith("skedulr:")
     ]
     own = [name for name in names if name[2:3] == ["default"]]
-    assert len(own) <= 6, sorted(own)
+    assert len(own) <= 5, sorted(own)
     assert len({name[3] for name in own}) == len(own), "each has a role of its own"
     pids = [str(pid) for pid in node.children()]
     roles = [name[3] for name in names if name[1] == "client" and name[2] in pids]
