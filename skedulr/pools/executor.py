@@ -245,7 +245,7 @@ class Executor:
         if task is None:
             outcomes.put_off(run)
             return
-        if self._app.shared is not None or not _FOR_THE_QUEUE.issuperset(extras):
+        if self._app.shared is not None or (extras and not _FOR_THE_QUEUE.issuperset(extras)):
             task = _as_called(task, extras, self.pool)
         run.task = task
         if cancelled:

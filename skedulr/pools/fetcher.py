@@ -96,6 +96,8 @@ class Fetcher:
     def ask_anew(self) -> None:
         """There is less room than before: a claim that sleeps asks for too much."""
         if self._asleep and self._greenlet is not None:
+            # Once for each sleep: a second one would come while the first is dealt with.
+            self._asleep = False
             self._greenlet.kill(_Anew(), block=False)
 
     def on_room(self) -> None:

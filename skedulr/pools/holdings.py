@@ -121,7 +121,8 @@ class Holdings:
         self.held.pop(uid, None)
         self.started.pop(uid, None)
         self.cancelled.discard(uid)
-        self.lost.discard((uid, token))
+        if self.lost:
+            self.lost.discard((uid, token))
 
     def is_surely_ours(self, uid: bytes, token: bytes) -> bool:
         """Whether a task that was taken may still be started: something was waited for since."""
