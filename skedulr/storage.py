@@ -210,16 +210,21 @@ class Records(NamedTuple):
     mean_bytes: float
 
 
+def give_up(error: WireError, tries: int) -> None:
+    """Rides nothing out: the first failure is the last."""
+    raise error
+
+
 class Lane:
     """Calls of one kind from one owner, numbered, one in flight.
 
     ``ride_out(error, tries)`` is asked after each failure: it waits and returns to have the call
     repeated under its number, or raises to give up (then the owner must not use the lane again,
-    unless the next call is the same).
+    unless the next call is the same); by default it gives up at once.
     """
 
     def __init__(
-        self, wire: Runner, owner: str, ride_out: Callable[[WireError, int], None]
+        self, wire: Runner, owner: str, ride_out: Callable[[WireError, int], None] = give_up
     ) -> None:
         self.wire, self.owner, self._ride_out = wire, owner, ride_out
         self.number = 0

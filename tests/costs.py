@@ -77,9 +77,9 @@ class Worker:
 
     def __init__(self, url: str, app: Skedulr) -> None:
         self.store = Store(PoolKeys("skedulr", "default"))
-        self.lane = Lane(Wire(url, name="claim"), "node.1.1", _give_up)
+        self.lane = Lane(Wire(url, name="claim"), "node.1.1")
         self.recorder = Recorder(
-            store=self.store, lane=Lane(Wire(url, name="finish"), "node.1.1", _give_up),
+            store=self.store, lane=Lane(Wire(url, name="finish"), "node.1.1"),
             on_gone=_nothing,
         )
         driver, board = Driver(), Board(100)
@@ -132,10 +132,6 @@ def _spent(server: redis.Redis) -> tuple[int, int]:
 
 def _memory(server: redis.Redis, *keys: str) -> int:
     return sum(server.memory_usage(key, samples=0) or 0 for key in keys)
-
-
-def _give_up(error: Exception, tries: int) -> None:
-    raise error
 
 
 def _nothing() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from skedulr import message, payload
 from skedulr.keys import PoolKeys
 from skedulr.store import END_DEAD, END_SUCCEEDED, Ending, Lane, Store
-from skedulr.wire import Wire, WireError
+from skedulr.wire import Wire
 
 LEASE_MS = 15_000
 
@@ -25,8 +25,8 @@ class StandIn:
         self.store = Store(PoolKeys(namespace, pool))
         self.wire = Wire(url, name="test:stand-in")
         owner = f"test:{os.urandom(4).hex()}:1"
-        self._claims = Lane(self.wire, owner, _give_up)
-        self._ends = Lane(self.wire, owner, _give_up)
+        self._claims = Lane(self.wire, owner)
+        self._ends = Lane(self.wire, owner)
         self.claimed: dict[str, tuple[bytes, bytes]] = {}
 
     def claim(self, count: int = 500) -> list[str]:
@@ -64,7 +64,3 @@ class StandIn:
         token, _ = self.claimed.pop(uid)
         verdicts = self.store.finish(self._ends, [Ending(uid.encode(), token, kind, entry)])
         assert verdicts == "k", verdicts
-
-
-def _give_up(error: WireError, tries: int) -> None:
-    raise error

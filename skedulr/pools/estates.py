@@ -213,10 +213,6 @@ def _delay_s(
 
 def _heir_lane(store: Storage, wire: Wire, owner: str) -> Lane:
     """The lane on which an owner that is surely dead has finished, to go on with."""
-    lane = Lane(wire, owner, _give_up)
+    lane = Lane(wire, owner)
     lane.number = store.last_number(wire, owner, "finish")
     return lane
-
-
-def _give_up(error: WireError, tries: int) -> None:
-    raise error

@@ -184,7 +184,7 @@ class Fetcher:
         """Have Redis take no claim of before any more, and take in what the last one took."""
         if not self._board.under_way:
             return
-        last = Lane(self._lane.wire, self._lane.owner, _give_up)
+        last = Lane(self._lane.wire, self._lane.owner)
         last.number = self._lane.number
         try:
             with gevent.Timeout(LAST_ANSWER_S):
@@ -213,7 +213,3 @@ class Fetcher:
         self._clock.anchor(now_ms)
         if next_due_ms is not None:
             self._alarm.set(self._clock.to_monotonic(next_due_ms))
-
-
-def _give_up(error: WireError, tries: int) -> None:
-    raise error

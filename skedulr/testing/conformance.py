@@ -43,7 +43,7 @@ from ..storage import (
     Storage,
     Submission,
 )
-from ..wire import Gone, Runner, WireError
+from ..wire import Gone, Runner
 
 #: How long claims last here, ms: real servers are waited for.
 LEASE_MS = 60
@@ -63,10 +63,6 @@ RESUBMITTED = message.entry(message.RESUBMITTED, "", 0, 0)
 NO_WIRE = cast(Runner, None)
 
 
-def _give_up(error: WireError, tries: int) -> None:
-    raise error
-
-
 @dataclass
 class Bench:
     """A storage with everything that tests need around it. ``wire`` is what its methods take."""
@@ -80,7 +76,7 @@ class Bench:
         """An owner's lane for claims, or for finishes."""
         known = self._lanes.get((owner, kind))
         if known is None:
-            known = self._lanes[owner, kind] = Lane(self.wire, owner, _give_up)
+            known = self._lanes[owner, kind] = Lane(self.wire, owner)
         return known
 
     def submit(self, *uids: str, options: str = "", capacity: int = 0) -> str:
@@ -311,7 +307,7 @@ class StorageContract:
         assert bench.claim(1).claims.next_due_ms is None
 
     def test_a_claim_of_nothing_ends_the_lane_for_one_that_comes_late(self, bench: Bench) -> None:
-        late = Lane(bench.wire, "o1", _give_up)
+        late = Lane(bench.wire, "o1")
         late.number = bench.lane("o1", "claim").number
         assert bench.claim(0).uids == []
         bench.submit("a")

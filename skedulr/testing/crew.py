@@ -24,7 +24,6 @@ from ..pools.ticker import Ticker
 from ..schedule_records import Definition
 from ..schedule_store import Directory, ScheduleStore
 from ..store import Lane, Store
-from ..wire import WireError
 from ..wires import SharedWire
 from .standing import Clock, RedisClock
 
@@ -46,10 +45,10 @@ class Crew:
         self.keys = PoolKeys(namespace, pool)
         self._store = Store(self.keys)
         owner = f"test-{pool}"
-        self._claims = Lane(wire, owner, _give_up)
+        self._claims = Lane(wire, owner)
         self._board = Board(workers)
         self._recorder = Recorder(
-            store=self._store, lane=Lane(wire, owner, _give_up), on_gone=_nothing
+            store=self._store, lane=Lane(wire, owner), on_gone=_nothing
         )
         self._executor = Executor(
             pool=pool, owner=owner, app=app, recorder=self._recorder, driver=driver,
@@ -144,10 +143,6 @@ class _Unwound:
 
     def cancel(self) -> bool:
         return True
-
-
-def _give_up(error: WireError, tries: int) -> None:
-    raise error
 
 
 def _nothing() -> None:

@@ -253,10 +253,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Rig(Path(folder)), asked)
         try:
-            for number in range(asked.runs):
-                print(f"run {number + 1}", file=sys.stderr)
-                for name in names:
-                    PARTS[name](bench)
+            rig.repeat(PARTS, names, asked.runs, bench)
         finally:
             bench.rig.close()
     medians = bench.figures.medians()

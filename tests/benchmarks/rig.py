@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -26,6 +26,8 @@ import psutil  # noqa: E402
 from servers import Server  # noqa: E402
 
 from skedulr.bench import meter  # noqa: E402
+
+B = TypeVar("B")
 
 #: name -> (limit, "at least" or "at most")
 Limits = Mapping[str, tuple[float, str]]
@@ -184,6 +186,16 @@ def chosen(asked: Sequence[str], parts: Mapping[str, Callable[..., None]]) -> li
         if name not in parts:
             raise SystemExit(f"there is no part {name!r}; there are {', '.join(parts)}")
     return [name for name in parts if name in asked or not asked]
+
+
+def repeat(
+    parts: Mapping[str, Callable[[B], None]], names: Sequence[str], runs: int, bench: B
+) -> None:
+    """Measure these parts, one after the other, so many times."""
+    for number in range(runs):
+        print(f"run {number + 1}", file=sys.stderr)
+        for name in names:
+            parts[name](bench)
 
 
 def report(figures: Mapping[str, float], limits: Limits, as_json: bool) -> int:

@@ -25,16 +25,12 @@ from skedulr import message
 from skedulr.keys import PoolKeys
 from skedulr.storage import BATCH, END_SUCCEEDED, Ending, Lane, Submission
 from skedulr.store import Store
-from skedulr.wire import Wire, WireError
+from skedulr.wire import Wire
 from tests.servers import Server
 
 TRANSPORTS = ("zset", "streams")
 DONE = message.entry(message.SUCCEEDED, "bench", 1, 0, None)
 LEASE_MS = 600_000
-
-
-def give_up(error: WireError, tries: int) -> None:
-    raise error
 
 
 def cpu_s(server: Server) -> float:
@@ -49,7 +45,7 @@ def measure(transport: str, count: int, size: int) -> dict[str, float]:
     store = Store(PoolKeys("bench", "default"), transport)
     store.settle(wire, LEASE_MS)
     envelope = message.envelope(message.name_part("work"), ("x" * 100,), {}, None, 1000)
-    claims, ends = (Lane(wire, "bench:1", give_up) for _ in range(2))
+    claims, ends = (Lane(wire, "bench:1") for _ in range(2))
     try:
         before = server.client.info("memory")["used_memory"]
         cpu, began = cpu_s(server), time.perf_counter()

@@ -18,7 +18,7 @@ from skedulr import message, payload
 from skedulr.cli import run
 from skedulr.keys import PoolKeys
 from skedulr.store import END_DEAD, END_SUCCEEDED, Ending, Lane, Store
-from skedulr.wire import Wire, WireError
+from skedulr.wire import Wire
 
 
 class Terminal(io.StringIO):
@@ -86,8 +86,8 @@ class Hands:
         self._wire = Wire(server.url, name="hands")
         # An owner numbers its calls: two of the same name would repeat each other's.
         owner = f"hands.0.{next(_incarnations)}"
-        self._claims = Lane(self._wire, owner, _give_up)
-        self._finishes = Lane(self._wire, owner, _give_up)
+        self._claims = Lane(self._wire, owner)
+        self._finishes = Lane(self._wire, owner)
 
     def claim(self, want: int = 1) -> list[tuple[bytes, bytes]]:
         """Take tasks; uid and token of each."""
@@ -111,7 +111,3 @@ class Hands:
         assert len(taken) == count
         endings = [Ending(uid, token, kind, entry) for uid, token in taken]
         assert self._store.finish(self._finishes, endings) == "k" * count
-
-
-def _give_up(error: WireError, tries: int) -> None:
-    raise error

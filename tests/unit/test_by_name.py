@@ -250,12 +250,12 @@ class Move:
 
     def claim(self, owner: str) -> None:
         """Another owner takes the task; its moves go through a lane of its own."""
-        claims = self.here.claim(Lane(self.wire, owner, _give_up), 1, 1, 60_000)
+        claims = self.here.claim(Lane(self.wire, owner), 1, 1, 60_000)
         assert claims.rows
         self.owner, self.token = owner, claims.token
         self.cancelled = bool(claims.cancelled)
         self.mover = Mover(
-            store=self.here, lane=Lane(self.wire, owner, _give_up), space=SPACE
+            store=self.here, lane=Lane(self.wire, owner), space=SPACE
         )
 
     def die(self) -> None:
@@ -278,19 +278,15 @@ class Move:
 
     def run_there(self) -> bool:
         """A worker of the right pool takes it and ends it; False where it has nothing to take."""
-        lane = Lane(self.wire, "slow-worker", _give_up)
+        lane = Lane(self.wire, "slow-worker")
         claims = self.there.claim(lane, 1, 1, 60_000)
         if not claims.rows:
             return False
         entry = message.entry(message.SUCCEEDED, "w", 1, 1, None)
         self.there.finish(
-            Lane(self.wire, "slow-worker", _give_up), [Ending(b"a", claims.token, "s", entry)]
+            Lane(self.wire, "slow-worker"), [Ending(b"a", claims.token, "s", entry)]
         )
         return True
-
-
-def _give_up(error: Exception, tries: int) -> None:
-    raise error
 
 
 @pytest.fixture
@@ -310,11 +306,11 @@ def test_a_moved_task_waits_for_its_limit_where_it_belongs_and_only_there(move: 
     limits = placing_of([skedulr.Limit(concurrency=1)], "report", str)
     first = Submission("first", move.envelope, f"0 - - {limits}")
     move.there.submit(move.wire, [first])
-    busy = Lane(move.wire, "busy-worker", _give_up)
+    busy = Lane(move.wire, "busy-worker")
     claims = move.there.claim(busy, 1, 1, 60_000)
     assert move.go(f"0 - - {limits}") == KEPT
     assert move.states() == (None, "queued")
-    idle = Lane(move.wire, "idle-worker", _give_up)
+    idle = Lane(move.wire, "idle-worker")
     assert not move.there.claim(idle, 1, 1, 60_000).rows
     here, there = move.here.keys, move.there.keys
     assert move.wire.call("ZRANGE", there.parked, 0, -1) == [b"a"]
@@ -327,14 +323,14 @@ def test_a_moved_task_waits_for_its_limit_where_it_belongs_and_only_there(move: 
 
 def test_a_limited_task_that_is_put_back_for_its_name_frees_its_slot(wire: FakeWire) -> None:
     """Nobody here knows its name, nor where it belongs: it is deferred, and the next one runs."""
-    store, owner = Store(PoolKeys("skedulr", "default")), Lane(wire, "one", _give_up)
+    store, owner = Store(PoolKeys("skedulr", "default")), Lane(wire, "one")
     limits = placing_of([skedulr.Limit(concurrency=1)], "ghost", str)
     envelope = message.envelope(message.name_part("ghost"), (), {}, {}, 1000)
     store.submit(wire, [Submission(uid, envelope, f"0 - - {limits}") for uid in ("a", "b")])
     claims = store.claim(owner, 5, 5, 60_000)
     assert claims.rows[::4] == [b"a"]
     store.defer(owner, [Deferral(b"a", claims.token, 60_000)])
-    assert store.claim(Lane(wire, "two", _give_up), 5, 5, 60_000).rows[::4] == [b"b"]
+    assert store.claim(Lane(wire, "two"), 5, 5, 60_000).rows[::4] == [b"b"]
 
 
 def test_a_death_between_the_two_steps_moves_it_once(move: Move) -> None:

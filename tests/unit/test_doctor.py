@@ -37,16 +37,12 @@ from skedulr.store import (
 )
 from skedulr.testing.fake import FakeWire
 from skedulr.testing.standing import Clock
-from skedulr.wire import Wire, WireError
+from skedulr.wire import Wire
 
 LEASE_MS = 15_000
 ENVELOPE = message.envelope(message.name_part("work"), (1,), {}, None, 1000)
 HEAD = message.success_head("hands")
 CANCEL = message.entry(message.CANCELLED, "me", 0, 0, "no more")
-
-
-def _give_up(error: WireError, tries: int) -> None:
-    raise error
 
 
 class Hands:
@@ -56,7 +52,7 @@ class Hands:
         self.wire, self.owner = wire, owner
         self.store = Store(PoolKeys(namespace, "default"))
         self.space = SpaceKeys(namespace)
-        self._claims, self._ends = Lane(wire, owner, _give_up), Lane(wire, owner, _give_up)
+        self._claims, self._ends = Lane(wire, owner), Lane(wire, owner)
 
     def submit(self, *uids: str, options: str = "") -> None:
         self.wire.call("HSETNX", self.space.pools, "default", 1)

@@ -96,7 +96,7 @@ class Other:
 
     def __init__(self, driven: DrivenApp) -> None:
         self._store = Store(KEYS)
-        self._lane, self._ends = (Lane(driven.wire, "node9.0.1", _give_up) for _ in range(2))
+        self._lane, self._ends = (Lane(driven.wire, "node9.0.1") for _ in range(2))
 
     def take(self, uid: str) -> None:
         claims = self._store.claim(self._lane, 1, 1, 3_600_000)
@@ -106,10 +106,6 @@ class Other:
     def end(self) -> None:
         entry = message.entry(message.SUCCEEDED, "w", 1, 1, None)
         self._store.finish(self._ends, [Ending(*self._held, "s", entry)])
-
-
-def _give_up(error: Exception, tries: int) -> None:
-    raise error
 
 
 def _queued(driven: DrivenApp) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ class Child:
         self.store.submit(self.wire, [Submission(uid, body, "")])
 
     def claim(self, owner: str) -> tuple[Lane, bytes]:
-        lane = Lane(self.wire, owner, _give_up)
+        lane = Lane(self.wire, owner)
         return lane, self.store.claim(lane, 1, 1, LEASE_S * 1000).token
 
     def crash(self, uid: str) -> None:
@@ -70,10 +70,6 @@ class Child:
 
     def ids(self) -> list[str]:
         return [context.id for context, _ in self.told]
-
-
-def _give_up(error: BaseException, tries: int) -> None:
-    raise error
 
 
 @pytest.fixture()

@@ -26,10 +26,6 @@ from skedulr.wire import Wire
 NAMESPACE = "ui"
 
 
-def _give_up(error: Exception, tries: int) -> None:
-    raise error
-
-
 class World:
     """Tasks in Redis at ``url``."""
 
@@ -94,7 +90,7 @@ class World:
         return Store(PoolKeys(NAMESPACE, pool))
 
     def _lane(self, pool: str) -> Lane:
-        return self._lanes.setdefault(pool, Lane(self._wire, "n.1.1", _give_up))
+        return self._lanes.setdefault(pool, Lane(self._wire, "n.1.1"))
 
 
 @dataclass
