@@ -37,11 +37,15 @@ local told = 0
 local verdicts, kept, texts = judge_claims(claims, ids, tokens)
 forgive_lost(info, ids, tokens, verdicts)
 if #kept > 0 then
-  local ending, kinds, entries, samples = {}, {}, {}, {}
-  for n, i in ipairs(kept) do
+  local ending, kinds, entries, samples, sampled = {}, {}, {}, {}, 0
+  for n = 1, #kept do
+    local i = kept[n]
     local kind = ARGV[4 * i + 1]
     ending[n], kinds[n], entries[n] = ids[i], string.sub(kind, 1, 1), ARGV[4 * i + 2]
-    if #kind > 1 then samples[#samples + 1] = kind end
+    if #kind > 1 then
+      sampled = sampled + 1
+      samples[sampled] = kind
+    end
   end
   drop_claims({stream = stream, leases = leases, claims = claims, owned = owned, meta = meta},
               ending, texts)
