@@ -29,6 +29,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from . import message, transports
 from .errors import SkedulrError, StorageUnavailable
+from .lookout import Lookout
 from .storage import ALREADY, BATCH, STORED, TAKEN, Submission
 from .store import Store
 from .wire import NotAnswered, Wire, WireError
@@ -71,6 +72,11 @@ class Parcel:
         self.flying = self.sent = False
         #: Its caller is gone: if it was not sent by then, it is not sent any more.
         self.abandoned = False
+        #: What its caller sleeps on; only who hands it over needs one.
+        self._answered: threading.Lock | None = None
+
+    def hand_over(self) -> None:
+        """Its caller is going to wait for another to answer it."""
         self._answered = threading.Lock()
         self._answered.acquire()
 
@@ -89,6 +95,7 @@ class Parcel:
     def _sleep(self) -> None:
         # The committer answers by the deadline. This bound is for a committer that can not: native
         # code holds this process's only thread, or the host's name is looked up for ever.
+        assert self._answered is not None
         bound_s = max(0.0, self.deadline - time.monotonic()) + 1.5 * _LATE_S
         answered = False
         try:
@@ -103,7 +110,8 @@ class Parcel:
         """Give the caller its answer; only the first one counts."""
         if self.verdicts is None and self.error is None:
             self.verdicts, self.error = verdicts, error
-            self._answered.release()
+            if self._answered is not None:
+                self._answered.release()
 
 
 class Committer:
@@ -133,6 +141,8 @@ class Committer:
         self._alone = True
         self._thread: threading.Thread | None = None
         self._stopped = False
+        #: Of those who carry their own: the committer's thread has others beside it to do.
+        self._lookout = Lookout()
 
     def submit(self, submissions: Sequence[Submission]) -> Parcel:
         """Store up to 500; an answered parcel. Raises what kept them from being stored."""
@@ -184,6 +194,7 @@ class Committer:
 
     def _carry(self, parcel: Parcel) -> None:
         """Try once, for the caller; what it does not answer, the committer is to go on with."""
+        self._wire.lookout = self._lookout
         try:
             self._send([parcel])
         except WireError as error:
@@ -192,10 +203,13 @@ class Committer:
                 raise unavailable(error, at=self._at(), maybe_submitted=parcel.sent) from error
         except RedisError as error:
             raise _refused(error) from error
+        finally:
+            self._wire.lookout = None
 
     # Handing over
 
     def _enqueue(self, parcel: Parcel) -> None:
+        parcel.hand_over()
         self._waiting.append(parcel)
         # A caller that carries its own wakes the committer when it is done.
         if not isinstance(self._busy, Parcel):
