@@ -28,7 +28,7 @@ from .holdings import Holdings
 from .runs import Claimed, Run
 
 #: A worker gives the hub its turn after running this long without a pause, seconds.
-SLICE_S = 0.003
+SLICE_S = 0.0015
 
 
 class Worker:
