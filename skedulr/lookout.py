@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 import time
-
-from gevent.monkey import get_original
+from typing import Any
 
 #: For how long it looks, seconds: greenlets that are ready wait for so long.
 LOOK_S = 0.000_2
 #: So many looks in vain, one after the other, may be chance: a server has other things to do now
 #: and then. After each one more it leaves out twice as many, up to so many.
 CHANCE, MOST_LEFT_OUT = 3, 1024
+#: Something can be read; the name is not there where poll is not.
+_POLLIN = 1
 
 
 class Lookout:
     """Looks at one socket after the other."""
 
     def __init__(self) -> None:
-        self._number, self._poll = -1, None
+        self._number = -1
+        #: None where the system has none.
+        self._poll: Any = None
         self._in_vain = self._left_out = self._next_left_out = 0
 
     def look(self, number: int) -> None:
@@ -58,6 +62,9 @@ class Lookout:
     def _watch(self, number: int) -> None:
         """Have the system's own poll, for gevent's gives way."""
         self._number = number
-        if hasattr(select, "poll") and hasattr(os, "sched_yield"):
-            self._poll = get_original("select", "poll")()
-            self._poll.register(number, select.POLLIN)
+        make, patched = getattr(select, "poll", None), sys.modules.get("gevent.monkey")
+        if patched is not None:
+            make = patched.get_original("select", "poll")
+        if make is not None and hasattr(os, "sched_yield"):
+            self._poll = make()
+            self._poll.register(number, _POLLIN)

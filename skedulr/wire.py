@@ -253,7 +253,8 @@ def _pack_script(script: Script, keys: list[str], args: list[Any]) -> bytes:
 def _pack_head(script: Script, keys: tuple[str, ...]) -> tuple[int, bytes]:
     """What all calls of a script with these keys have in common, thirty keys and more: how many
     parts, and they themselves."""
-    packed = pack_command(("EVALSHA", script.sha, len(keys), *keys))
+    command: tuple[Any, ...] = ("EVALSHA", script.sha, len(keys), *keys)
+    packed = pack_command(command)
     return 3 + len(keys), packed[packed.index(b"\n") + 1:]
 
 

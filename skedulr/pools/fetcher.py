@@ -142,8 +142,8 @@ class Fetcher:
             gevent.sleep(0)
             want = min(want, max(1, 2 * self._brought))
             self._brought = brought = self._claim(want, min(starting, want), self._sleep_s())
-        # Where so many came at once, others will have come by the time these have run: the next ones
-        # are asked for meanwhile, or server and workers would wait for each other in turn.
+        # Where so many came at once, others will have come by the time these have run: they are
+        # asked for meanwhile, or server and workers would wait for each other in turn.
         self._more = self._more or brought == want or brought >= MANY
 
     def _sleep_s(self) -> float:

@@ -47,9 +47,13 @@ class Recipes:
         if task is None:
             return None
         if self._shared is not self._app.shared:
-            self._shared = self._app.shared
-            self._recipes.clear()
+            self.clear()
         return self._recipes.get(task) or self._learn(task)
+
+    def clear(self) -> None:
+        """Forget what was looked up: something of it has changed."""
+        self._shared = self._app.shared
+        self._recipes.clear()
 
     def for_call(self, recipe: Recipe, extras: Mapping[str, Any]) -> Recipe:
         """The same for a call that said ``extras`` about its run."""

@@ -15,12 +15,13 @@
 -- include: queue_length
 -- include: leases
 -- include: claim_text
--- include: locks
--- include: suspects
+-- include rarely: locks
+-- include rarely: suspects
 -- include: wake
--- include: admit
--- include: aging
--- include: limits
+-- include rarely: admit
+-- include rarely: aging
+-- include: limiting
+-- include rarely: limits
 local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, owned, own,
   cancels, unique, wake, meta, broken, limits, slots, rates, releases, parked, queues, turns,
   marks =
@@ -97,10 +98,10 @@ end
 
 -- Note which suspects run together, so that the next are taken at the right time.
 local function remember_group(size, ids)
-  redis.call('HSET', own, 'suspect', group_text(now + RAN_FOR_A_WHILE, size, ids))
+  redis.call('HSET', own, 'suspect', group_text(watched_until(now), size, ids))
   if redis.call('EXISTS', suspects) == 1
      and tonumber(redis.call('HGET', meta, 'wary') or 0) < 2 then
-    next_group = now + RAN_FOR_A_WHILE
+    next_group = watched_until(now)
   end
 end
 
