@@ -135,8 +135,9 @@ class Committer:
         self._bell = threading.Lock()
         self._bell.acquire()
         self._guard = threading.Lock()
-        #: Who uses the wire: the committer itself, or the parcel of a caller that carries its own.
-        self._busy: Committer | Parcel | None = None
+        #: Under "wire" who uses it: the committer itself, or the parcel of a caller that carries
+        #: its own. In a dict, for there ``setdefault`` asks and takes in one step.
+        self._users: dict[str, Committer | Parcel] = {}
         #: Whether the last call had one parcel only.
         self._alone = True
         self._thread: threading.Thread | None = None
@@ -152,8 +153,8 @@ class Committer:
                 self._carry(parcel)
         finally:
             # Also where a time-out or a signal's handler raised: the wire is free again.
-            if self._busy is parcel:
-                self._busy = None
+            if self._users.get("wire") is parcel:
+                del self._users["wire"]
                 if self._waiting:
                     self._wake()
         if parcel.verdicts is None:
@@ -185,12 +186,9 @@ class Committer:
     # A caller that carries its own
 
     def _may_carry(self, parcel: Parcel) -> bool:
-        if not self._wire.usable_here or _size(parcel) > _SMALL_BYTES:
+        if self._waiting or not self._wire.usable_here or _size(parcel) > _SMALL_BYTES:
             return False
-        with self._guard:
-            if self._busy is None and not self._waiting:
-                self._busy = parcel
-        return self._busy is parcel
+        return self._users.setdefault("wire", parcel) is parcel
 
     def _carry(self, parcel: Parcel) -> None:
         """Try once, for the caller; what it does not answer, the committer is to go on with."""
@@ -212,7 +210,7 @@ class Committer:
         parcel.hand_over()
         self._waiting.append(parcel)
         # A caller that carries its own wakes the committer when it is done.
-        if not isinstance(self._busy, Parcel):
+        if not isinstance(self._users.get("wire"), Parcel):
             self._wake()
 
     def _wake(self) -> None:
@@ -247,7 +245,7 @@ class Committer:
                     self._die(batch)
                     raise
                 finally:
-                    self._busy = None
+                    self._users.pop("wire", None)
             if self._stopped and not self._waiting:
                 self._wire.close()
                 return
@@ -259,15 +257,13 @@ class Committer:
             parcel.answer(None, unavailable(
                 "its sender was killed", at=self._at(), maybe_submitted=maybe
             ))
-        self._thread = self._busy = None
+        self._thread = None
+        self._users.clear()
         if self._waiting:
             self._wake()
 
     def _take_wire(self) -> bool:
-        with self._guard:
-            if self._busy is None:
-                self._busy = self
-        return self._busy is self
+        return self._users.setdefault("wire", self) is self
 
     def _gather(self) -> list[Parcel]:
         """What fits into one call; at least one parcel."""
@@ -323,7 +319,9 @@ class Committer:
 
     def _send(self, batch: list[Parcel]) -> None:
         """One call; each parcel gets its part of the answer."""
-        submissions = [one for parcel in batch for one in parcel.submissions]
+        submissions = batch[0].submissions if len(batch) == 1 else [
+            one for parcel in batch for one in parcel.submissions
+        ]
         try:
             verdicts, holders = self._store.submit(
                 self._wire, submissions, self._capacity, self._replaced
@@ -334,6 +332,9 @@ class Committer:
             )
         if self._wait_replicas and (STORED in verdicts or ALREADY in verdicts):
             self._replicate(batch, repeated=ALREADY in verdicts)
+        if len(batch) == 1 and not holders:
+            batch[0].answer(verdicts)
+            return
         at, remaining = 0, iter(holders)
         for parcel in batch:
             part = verdicts[at:at + len(parcel.submissions)]
