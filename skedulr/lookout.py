@@ -16,6 +16,8 @@ from typing import Any
 
 #: For how long it looks, seconds: greenlets that are ready wait for so long.
 LOOK_S = 0.000_2
+#: A greenlet that looks again and again lets others have a turn after so long, seconds.
+ALONE_S = 0.000_5
 #: So many looks in vain, one after the other, may be chance: a server has other things to do now
 #: and then. After each one more it leaves out twice as many, up to so many.
 CHANCE, MOST_LEFT_OUT = 3, 1024
@@ -31,6 +33,7 @@ class Lookout:
         #: None where the system has none.
         self._poll: Any = None
         self._in_vain = self._left_out = self._next_left_out = 0
+        self._gave_way_at = 0.0
 
     def look(self, number: int) -> None:
         """Return when the socket of this file number has something to read, or soon.
@@ -44,7 +47,13 @@ class Lookout:
             self._watch(number)
         if self._poll is None:
             return
-        ends_at = time.monotonic() + LOOK_S
+        now = time.monotonic()
+        if now - self._gave_way_at > ALONE_S:
+            # Whoever is ready goes first: a loop of submits lets others live, and what they submit
+            # meanwhile shares the next call. The answer is not there yet anyway.
+            time.sleep(0)
+            now = self._gave_way_at = time.monotonic()
+        ends_at = now + LOOK_S
         while not self._poll.poll(0):
             if time.monotonic() >= ends_at:
                 self._give_up()
@@ -63,7 +72,7 @@ class Lookout:
         """Have the system's own poll, for gevent's gives way."""
         self._number = number
         make, patched = getattr(select, "poll", None), sys.modules.get("gevent.monkey")
-        if patched is not None:
+        if make is not None and patched is not None:
             make = patched.get_original("select", "poll")
         if make is not None and hasattr(os, "sched_yield"):
             self._poll = make()

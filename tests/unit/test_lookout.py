@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import snippets
+from servers import Server
 
 from skedulr import lookout
 from skedulr.lookout import CHANCE, MOST_LEFT_OUT, Lookout
@@ -96,17 +97,48 @@ def test_where_the_system_has_no_poll_nobody_looks(
     assert looked(Lookout(), pair[0], 3) == [False] * 3
 
 
-def test_under_gevent_it_looks_without_giving_way() -> None:
+def test_others_have_a_turn_now_and_then_and_not_at_each_look() -> None:
     found = snippets.run("""
 import gevent, socket
 from skedulr import lookout
-lookout.LOOK_S = 0.0
-turns = []
-gevent.spawn(turns.append, "another greenlet")
+lookout.LOOK_S, lookout.CHANCE = 0.0, 1000
+turns, one = [], lookout.Lookout()
 here, there = socket.socketpair()
-lookout.Lookout().look(here.fileno())
-before = list(turns)
-gevent.sleep(0)
-report([before, turns])
+
+def looked(alone_s):
+    lookout.ALONE_S = alone_s
+    turns.clear()
+    other = gevent.spawn(turns.append, "another greenlet")
+    one.look(here.fileno())
+    seen = list(turns)
+    other.join()
+    return seen
+
+report([looked(60), looked(60), looked(0)])
 """, patched=True)
-    assert found == [[], ["another greenlet"]]
+    assert found == [["another greenlet"], [], ["another greenlet"]]
+
+
+def test_a_loop_of_submits_lets_other_greenlets_live(server: Server) -> None:
+    turns, stored = snippets.run("""
+import gevent, skedulr
+app = skedulr.Skedulr(url=ARGS[0])
+
+@app.task(name="noop")
+def noop(): ...
+
+turns, stored = 0, 0
+
+def live():
+    global turns
+    while True:
+        gevent.sleep(0)
+        turns += 1
+
+gevent.spawn(live)
+for _ in range(300):
+    noop.submit()
+    stored += 1
+report([turns, stored])
+""", server.url, patched=True)
+    assert stored == 300 and turns >= 10

@@ -5,15 +5,15 @@
 local function judge_claims(claims, ids, tokens)
   local verdicts, kept, texts, n = {}, {}, {}, 0
   if #ids == 0 then return '', kept, texts end
-  local held, token, start, length = redis.call('HMGET', claims, unpack(ids)), nil, nil, nil
+  local held, token, start = redis.call('HMGET', claims, unpack(ids)), nil, nil
   for i = 1, #ids do
     local text = held[i]
     -- Mostly all of them are of one claim or two.
     if tokens[i] ~= token then
       token = tokens[i]
-      start, length = token .. ' ', #token + 1
+      start = start_of(token)
     end
-    if text and string.sub(text, 1, length) == start then
+    if starts_with(text, start) then
       n = n + 1
       verdicts[i], kept[n], texts[n] = 'k', i, text
     else

@@ -3,8 +3,8 @@ local function whole(number)
   return string.format('%.0f', number)
 end
 
--- The same of a score as a server gave it: a newer one may write 1.75e+15, mostly it is right as it
--- is, and to read it and write it again would be most of what a claim costs.
+-- The same of a score as a server gave it. Mostly it is right as it is; but a newer server may write
+-- 1.75e+15, and somebody may have written a fraction.
 local function whole_score(text)
-  return string.find(text, 'e', 1, true) and whole(text) or text
+  return string.find(text, '%D') and whole(text) or text
 end
