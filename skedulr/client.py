@@ -1030,7 +1030,7 @@ class Client:
 
 def _warn_of_deadlock(ids: Iterable[str]) -> None:
     """Say once where a task waits for one of its own pool: all workers may come to wait like it."""
-    here = context.running.get()
+    here = context.running_context()
     if here is None or here.name in _warned:
         return
     if any(split_id(id)[0] == here.pool for id in ids):

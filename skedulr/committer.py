@@ -29,6 +29,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from . import message, transports
 from .errors import SkedulrError, StorageUnavailable
+from .lookout import Lookout
 from .storage import ALREADY, BATCH, STORED, TAKEN, Submission
 from .store import Store
 from .wire import NotAnswered, Wire, WireError
@@ -71,6 +72,11 @@ class Parcel:
         self.flying = self.sent = False
         #: Its caller is gone: if it was not sent by then, it is not sent any more.
         self.abandoned = False
+        #: What its caller sleeps on; only who hands it over needs one.
+        self._answered: threading.Lock | None = None
+
+    def hand_over(self) -> None:
+        """Its caller is going to wait for another to answer it."""
         self._answered = threading.Lock()
         self._answered.acquire()
 
@@ -89,6 +95,7 @@ class Parcel:
     def _sleep(self) -> None:
         # The committer answers by the deadline. This bound is for a committer that can not: native
         # code holds this process's only thread, or the host's name is looked up for ever.
+        assert self._answered is not None
         bound_s = max(0.0, self.deadline - time.monotonic()) + 1.5 * _LATE_S
         answered = False
         try:
@@ -103,7 +110,8 @@ class Parcel:
         """Give the caller its answer; only the first one counts."""
         if self.verdicts is None and self.error is None:
             self.verdicts, self.error = verdicts, error
-            self._answered.release()
+            if self._answered is not None:
+                self._answered.release()
 
 
 class Committer:
@@ -127,12 +135,15 @@ class Committer:
         self._bell = threading.Lock()
         self._bell.acquire()
         self._guard = threading.Lock()
-        #: Who uses the wire: the committer itself, or the parcel of a caller that carries its own.
-        self._busy: Committer | Parcel | None = None
+        #: Under "wire" who uses it: the committer itself, or the parcel of a caller that carries
+        #: its own. In a dict, for there ``setdefault`` asks and takes in one step.
+        self._users: dict[str, Committer | Parcel] = {}
         #: Whether the last call had one parcel only.
         self._alone = True
         self._thread: threading.Thread | None = None
         self._stopped = False
+        #: Of those who carry their own: the committer's thread has others beside it to do.
+        self._lookout = Lookout()
 
     def submit(self, submissions: Sequence[Submission]) -> Parcel:
         """Store up to 500; an answered parcel. Raises what kept them from being stored."""
@@ -142,8 +153,8 @@ class Committer:
                 self._carry(parcel)
         finally:
             # Also where a time-out or a signal's handler raised: the wire is free again.
-            if self._busy is parcel:
-                self._busy = None
+            if self._users.get("wire") is parcel:
+                del self._users["wire"]
                 if self._waiting:
                     self._wake()
         if parcel.verdicts is None:
@@ -175,15 +186,13 @@ class Committer:
     # A caller that carries its own
 
     def _may_carry(self, parcel: Parcel) -> bool:
-        if not self._wire.usable_here or _size(parcel) > _SMALL_BYTES:
+        if self._waiting or not self._wire.usable_here or _size(parcel) > _SMALL_BYTES:
             return False
-        with self._guard:
-            if self._busy is None and not self._waiting:
-                self._busy = parcel
-        return self._busy is parcel
+        return self._users.setdefault("wire", parcel) is parcel
 
     def _carry(self, parcel: Parcel) -> None:
         """Try once, for the caller; what it does not answer, the committer is to go on with."""
+        self._wire.lookout = self._lookout
         try:
             self._send([parcel])
         except WireError as error:
@@ -192,13 +201,16 @@ class Committer:
                 raise unavailable(error, at=self._at(), maybe_submitted=parcel.sent) from error
         except RedisError as error:
             raise _refused(error) from error
+        finally:
+            self._wire.lookout = None
 
     # Handing over
 
     def _enqueue(self, parcel: Parcel) -> None:
+        parcel.hand_over()
         self._waiting.append(parcel)
         # A caller that carries its own wakes the committer when it is done.
-        if not isinstance(self._busy, Parcel):
+        if not isinstance(self._users.get("wire"), Parcel):
             self._wake()
 
     def _wake(self) -> None:
@@ -233,7 +245,7 @@ class Committer:
                     self._die(batch)
                     raise
                 finally:
-                    self._busy = None
+                    self._users.pop("wire", None)
             if self._stopped and not self._waiting:
                 self._wire.close()
                 return
@@ -245,15 +257,13 @@ class Committer:
             parcel.answer(None, unavailable(
                 "its sender was killed", at=self._at(), maybe_submitted=maybe
             ))
-        self._thread = self._busy = None
+        self._thread = None
+        self._users.clear()
         if self._waiting:
             self._wake()
 
     def _take_wire(self) -> bool:
-        with self._guard:
-            if self._busy is None:
-                self._busy = self
-        return self._busy is self
+        return self._users.setdefault("wire", self) is self
 
     def _gather(self) -> list[Parcel]:
         """What fits into one call; at least one parcel."""
@@ -309,7 +319,9 @@ class Committer:
 
     def _send(self, batch: list[Parcel]) -> None:
         """One call; each parcel gets its part of the answer."""
-        submissions = [one for parcel in batch for one in parcel.submissions]
+        submissions = batch[0].submissions if len(batch) == 1 else [
+            one for parcel in batch for one in parcel.submissions
+        ]
         try:
             verdicts, holders = self._store.submit(
                 self._wire, submissions, self._capacity, self._replaced
@@ -320,6 +332,9 @@ class Committer:
             )
         if self._wait_replicas and (STORED in verdicts or ALREADY in verdicts):
             self._replicate(batch, repeated=ALREADY in verdicts)
+        if len(batch) == 1 and not holders:
+            batch[0].answer(verdicts)
+            return
         at, remaining = 0, iter(holders)
         for parcel in batch:
             part = verdicts[at:at + len(parcel.submissions)]

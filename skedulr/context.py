@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .errors import ConfigError
 
 if TYPE_CHECKING:
     from gevent import Greenlet
 
-_current: ContextVar[Context | None] = ContextVar("skedulr_task", default=None)
+
+class Running(Protocol):
+    """A run under way, which makes its context when it is asked for."""
+
+    @property
+    def context(self) -> Context | None: ...
+
+
+#: Set by the executor, for the length of a run.
+running: ContextVar[Running | Context | None] = ContextVar("skedulr_task", default=None)
 
 
 class Context:
@@ -35,13 +44,13 @@ class Context:
         headers: dict[str, Any], deadline: float | None = None, tick: float | None = None,
         report: Callable[[float, str | None], object] | None = None,
         spawn: Callable[[Callable[[], Any]], Greenlet] | None = None,
-        inputs: Callable[[], list[Any]] | None = None,
+        inputs: Callable[[], list[Any]] | None = None, cancelled: bool = False,
     ) -> None:
         self.uid, self.pool, self.name = uid, pool, name
         self.args, self.kwargs, self.headers = args, kwargs, headers
         self.attempt, self.max_retries, self.token = attempt, max_retries, token
         self.due_at, self.deadline, self.tick = due_at, deadline, tick
-        self.cancelled = False
+        self.cancelled = cancelled
         self._report, self._spawn, self._inputs = report, spawn, inputs
 
     def __repr__(self) -> str:
@@ -51,11 +60,6 @@ class Context:
     def id(self) -> str:
         """``"<pool>/<uid>"``."""
         return f"{self.pool}/{self.uid}"
-
-    @property
-    def has_parents(self) -> bool:
-        """Whether it waited for other tasks."""
-        return self._inputs is not None
 
     def inputs(self) -> list[Any]:
         """What the tasks that this one waited for came to, in their order: ``depends_on``,
@@ -98,7 +102,7 @@ class Context:
 
 def current_task() -> Context:
     """The context of the task that runs here; RuntimeError outside of a task."""
-    context = _current.get()
+    context = running_context()
     if context is None:
         raise RuntimeError("current_task() is for code that runs inside a task")
     return context
@@ -106,14 +110,17 @@ def current_task() -> Context:
 
 def task_id() -> str | None:
     """The id of the task that runs here, or None outside of a task."""
-    context = _current.get()
+    context = running_context()
     return None if context is None else context.id
+
+
+def running_context() -> Context | None:
+    """The context of the task that runs here, or None outside of a task."""
+    found = running.get()
+    return found if found is None or isinstance(found, Context) else found.context
 
 
 def report_progress(percent: float, note: str | None = None) -> None:
     """Say how far the running task is; see ``Context.report_progress``."""
     current_task().report_progress(percent, note)
 
-
-#: Set by the executor, for the length of a run.
-running = _current

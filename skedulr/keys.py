@@ -28,6 +28,8 @@ SINGLE = (
 )
 #: Keys of a pool of which each owner (a child process) has its own.
 PER_OWNER = ("owned", "own")
+#: So many lists of keys are kept for who asks again.
+MOST_LISTS = 200
 
 
 def check_name(kind: str, name: str) -> str:
@@ -108,15 +110,22 @@ class PoolKeys:
         check_name("pool", pool)
         self.namespace, self.pool = namespace, pool
         self.prefix = f"{{{namespace}:{pool}}}:"
+        self._lists: dict[tuple[tuple[str, ...], str | None], list[str]] = {}
         for name in SINGLE:
             setattr(self, name, self.prefix + name)
 
     def of(self, names: tuple[str, ...], owner: str | None = None) -> list[str]:
-        """The keys called ``names``, in that order; those of an owner need ``owner``."""
-        return [
-            f"{self.prefix}{name}:{owner}" if name in PER_OWNER else self.prefix + name
-            for name in names
-        ]
+        """The keys called ``names``, in that order; those of an owner need ``owner``. One list for
+        all who ask for the same, not to be changed."""
+        found = self._lists.get((names, owner))
+        if found is None:
+            if len(self._lists) >= MOST_LISTS:
+                self._lists.clear()  # owners come and go
+            found = self._lists[names, owner] = [
+                f"{self.prefix}{name}:{owner}" if name in PER_OWNER else self.prefix + name
+                for name in names
+            ]
+        return found
 
 
 class SpaceKeys:

@@ -27,7 +27,7 @@ import sys
 import time
 from typing import IO, Any
 
-from .context import running
+from .context import running_context
 
 #: The fields that ``TaskFilter`` sets.
 TASK_FIELDS = ("task_id", "attempt", "pool", "task")
@@ -50,7 +50,7 @@ class TaskFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Always True: nothing is kept back."""
-        context = running.get()
+        context = running_context()
         fields = vars(record)
         if context is None:
             for name in TASK_FIELDS:

@@ -234,6 +234,11 @@ def read_call(
         whole = payload.decode(body[:-STAMP])
     except PayloadError:
         whole = payload.decode_stream(body)[0]
+    if codec is None and type(whole) is list and len(whole) == 4:
+        version, name, call, extras = whole
+        # Nearly always: what _parts would come to, without asking for what is rare.
+        if version == VERSION and type(call) is list and len(call) == 2:
+            return name, call[0], call[1], extras or {}
     return _parts(whole, codec, run=True)
 
 

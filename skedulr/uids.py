@@ -21,8 +21,8 @@ _COUNTS = 32**3
 class Uids:
     """``next()`` gives a new uid of 20 characters; from any greenlet or thread."""
 
-    def __init__(self, epoch_ms: Callable[[], float] = lambda: time.time() * 1000) -> None:
-        self._epoch_ms = epoch_ms
+    def __init__(self, epoch_s: Callable[[], float] = time.time) -> None:
+        self._epoch_s = epoch_s
         self._pid = 0
         self._tail = ""
         # Drawing from it is one step even between native threads. It goes on when the clock is set
@@ -37,7 +37,7 @@ class Uids:
             # After a fork both sides hold the same number; each draws its own.
             self._tail = _text(int.from_bytes(os.urandom(5), "big"), 8)
             self._pid = os.getpid()
-        ms = int(self._epoch_ms())
+        ms = int(self._epoch_s() * 1000)
         known, text = self._last
         if ms != known:
             text = _text(ms * 32, 10)[:9]

@@ -16,6 +16,7 @@ import socket
 import stat
 import threading
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NoReturn, Protocol
 
 from hiredis import pack_command
@@ -26,6 +27,7 @@ from redis.retry import Retry
 
 from .addresses import CLUSTER, SENTINEL, Node, kind_of, read_address
 from .cluster import Router, slot_map, slot_of
+from .lookout import Lookout
 from .redis_scripts import Script
 from .sentinels import ASK_S, connect_to_master
 from .whereabouts import Whereabouts
@@ -71,6 +73,9 @@ class Wire:
         self._whereabouts = whereabouts
         self._connection: Connection | None = None
         self._thread = 0
+        #: Looks for the answers of ``call`` before this greenlet or thread gives way; None: it
+        #: gives way at once.
+        self.lookout: Lookout | None = None
         #: In a Cluster all goes through it, and this wire has no connection itself.
         self._router: Router[Wire] | None = None
         if at is None and kind_of(url) == CLUSTER:
@@ -83,12 +88,17 @@ class Wire:
         """
         if self._router is not None:
             return self._router.call(*command, timeout_s=timeout_s)
+        # Packed here: redis-py looks at each part first, which took longer than the packing.
+        return self._exchange(pack_command(command), timeout_s)
+
+    def _exchange(self, packed: bytes, timeout_s: float | None = None) -> Any:
         connection = self._connection or self._connect()
         sent = False
         try:
-            # Packed here: redis-py looks at each part first, which took longer than the packing.
-            connection.send_packed_command((pack_command(command),), check_health=False)
+            connection.send_packed_command((packed,), check_health=False)
             sent = True
+            if self.lookout is not None and connection._sock is not None:
+                self.lookout.look(connection._sock.fileno())
             if timeout_s is None and self.timeout_s == connection.socket_timeout:
                 return connection.read_response()
             return connection.read_response(timeout=timeout_s or self.timeout_s)
@@ -122,7 +132,9 @@ class Wire:
     def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
         """Run a script by its SHA1; where the server does not know it (any more), by its text."""
         try:
-            return self.call("EVALSHA", script.sha, len(keys), *keys, *args)
+            if self._router is not None:
+                return self._router.call("EVALSHA", script.sha, len(keys), *keys, *args)
+            return self._exchange(_pack_script(script, keys, args))
         except exceptions.NoScriptError:
             return self.call("EVAL", script.text, len(keys), *keys, *args)
 
@@ -133,14 +145,13 @@ class Wire:
         """Send a command that blocks for up to ``wait_s`` and a script behind it, in one go; the
         script's answer. The server runs it the moment the command is through, so that nothing has
         to travel in between. After an error nobody knows whether it ran."""
-        evalsha = ("EVALSHA", script.sha, len(keys), *keys, *args)
         if self._router is not None:
             self._router.call(*wait, timeout_s=wait_s + self.timeout_s)
             return self.run(script, keys, args)
         connection = self._connection or self._connect()
         sent = waiting = False
         try:
-            packed = pack_command(wait) + pack_command(evalsha)
+            packed = pack_command(wait) + _pack_script(script, keys, args)
             connection.send_packed_command((packed,), check_health=False)
             sent = waiting = True
             connection.read_response(timeout=wait_s + self.timeout_s)
@@ -229,6 +240,22 @@ class Wire:
 
     def _line(self, node: Node) -> Wire:
         return Wire(self.url, name=self.name, at=node)
+
+
+def _pack_script(script: Script, keys: list[str], args: list[Any]) -> bytes:
+    """An EVALSHA as Redis' protocol has it."""
+    parts, head = _pack_head(script, tuple(keys))
+    own = pack_command(tuple(args))
+    return b"*%d\r\n%b%b" % (parts + len(args), head, own[own.index(b"\n") + 1:])
+
+
+@lru_cache(maxsize=512)
+def _pack_head(script: Script, keys: tuple[str, ...]) -> tuple[int, bytes]:
+    """What all calls of a script with these keys have in common, thirty keys and more: how many
+    parts, and they themselves."""
+    command: tuple[Any, ...] = ("EVALSHA", script.sha, len(keys), *keys)
+    packed = pack_command(command)
+    return 3 + len(keys), packed[packed.index(b"\n") + 1:]
 
 
 def socket_thread() -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from .redis_scripts import Script
 from .whereabouts import Whereabouts
 from .wire import NotAnswered, Wire
 
@@ -79,12 +80,18 @@ class SharedWire(Wire):
 
     def __init__(self, url: str, *, name: str, timeout_s: float = 5.0) -> None:
         super().__init__(url, name=name, timeout_s=timeout_s)
-        self._turn = threading.Lock()
+        # One that its holder may take again: a script that is not known there is sent by ``call``.
+        self._turn = threading.RLock()
 
     def call(self, *command: Any, timeout_s: float | None = None) -> Any:
         """As ``Wire.call``, after those who came before."""
         with self._turn:
             return super().call(*command, timeout_s=timeout_s)
+
+    def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
+        """As ``Wire.run``, after those who came before."""
+        with self._turn:
+            return super().run(script, keys, args)
 
     def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """As ``Wire.calls``, after those who came before."""

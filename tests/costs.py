@@ -87,7 +87,7 @@ class Worker:
             pool="default", owner="node.1.1", app=app, recorder=self.recorder, driver=driver,
             clock=Clock(), board=board, limits=Limits(100, 15.0),
         )
-        self.recorder.on_recorded = self.executor.holdings.forget
+        self.recorder.on_recorded = self.executor.holdings.forget_all
         self.recorder.started = self.executor.holdings.started
         driver.start()
         self.recorder.start()

@@ -9,6 +9,7 @@ to (faulthandler's): text that is written when no Python code can run any more.
 from __future__ import annotations
 
 import mmap
+from struct import Struct
 from typing import Any
 
 #: Numbers, all stored as doubles. Beats are CLOCK_MONOTONIC seconds, the same in every process.
@@ -18,7 +19,8 @@ FIELDS = (
 )
 _HEAD = 8 * len(FIELDS)
 #: A worker's slot: the length of the uid, how often the task may be tried again, then the uid.
-_SLOT = 208
+_SLOT_FORM = Struct("BB206s")
+_SLOT = _SLOT_FORM.size
 NOBODY = -1
 #: In a slot: as often as usual, and without a limit.
 _USUAL, _UNLIMITED = 255, 254
@@ -67,10 +69,14 @@ class Board:
         self.numbers: Any = memoryview(self._memory)[:_HEAD].cast("d")
         self.on_cpu = NOBODY
 
-    def write_task(self, slot: int, uid: bytes) -> None:
-        """Worker ``slot`` runs this task from now on; ``b""``: none."""
-        at = _HEAD + slot * _SLOT
-        self._memory[at:at + 2 + len(uid)] = bytes((len(uid), _USUAL)) + uid
+    def begin_task(self, slot: int, uid: bytes) -> None:
+        """Worker ``slot`` has the CPU and runs this task from now on."""
+        _SLOT_FORM.pack_into(self._memory, _HEAD + slot * _SLOT, len(uid), _USUAL, uid)
+        self.numbers[ON_CPU] = slot
+
+    def end_task(self) -> None:
+        """The worker that has the CPU runs no task any more."""
+        self.numbers[ON_CPU] = NOBODY
 
     def allow(self, slot: int, retries: int | None) -> None:
         """The task in this slot may be tried again so often (None: for ever), not as usual."""

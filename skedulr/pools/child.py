@@ -204,7 +204,7 @@ class Child:
             limits=Limits(spec.workers, config.lease, config.result_limit, config.unknown_after),
             codec=self._codec,
         )
-        self.recorder.on_recorded = self.executor.holdings.forget
+        self.recorder.on_recorded = self.executor.holdings.forget_all
         self.recorder.started = self.executor.holdings.started
         side = self._side = SharedWire(spec.url, name=f"{name}:sweep")
         self.fetcher = Fetcher(
@@ -425,7 +425,7 @@ class Child:
     def _say_what_runs(self, deadline: float) -> None:
         running = sorted(self.executor.running.values(), key=lambda run: run.started_ms)
         shown = ", ".join(
-            f"{self.spec.pool.name}/{run.claimed.uid.decode()} {run.name}"
+            f"{self.spec.pool.name}/{run.id} {run.name}"
             for run in running[:MOST_SHOWN]
         )
         more = f" and {len(running) - MOST_SHOWN} more" if len(running) > MOST_SHOWN else ""

@@ -16,23 +16,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .. import message, payload, retries, spreading
+from .. import message, payload, spreading
 from ..app import Skedulr
 from ..clock import Clock
 from ..codecs import Codec
-from ..context import Context, running
+from ..context import Context
 from ..dependencies import full_id, read_waits
 from ..errors import PayloadError, StorageUnavailable, TaskCancelled, TaskFailed, TaskTimeout
 from ..hub.driver import Driver
-from ..middleware import Step, compose
 from ..names import Published
 from ..payload import NewerRelease
 from ..prepare import limits_by_name
 from ..store import Claims
 from ..tasks import MAX_RETRIES, Task
-from .board import NOBODY, Board
+from .board import Board
 from .holdings import Holdings
-from .outcomes import Outcomes, retries_of_a_hang
+from .outcomes import Outcomes
+from .recipes import Recipe, Recipes
 from .recorder import Recorder
 from .runs import CANCELLED, LOST, TIMED_OUT, Claimed, Run
 from .workers import Worker, Workers
@@ -76,7 +76,7 @@ class Executor:
             unknown_after_s=limits.unknown_after_s, on_lost=self.holdings.forget,
         )
         self._variables: Variables = copy_context()
-        self._steps: dict[str, Step] = {}
+        self._recipes, self._describe = Recipes(app, pool), self._context
         self._taken_since = 0
         self._closed = False
         #: What runs, by uid.
@@ -126,10 +126,9 @@ class Executor:
 
     def accept(self, claims: Claims, starting: int, sent_at: float | None = None) -> None:
         """Take in what a claim brought; see ``Holdings.accept``."""
-        for uid in claims.rows[::4]:
-            if uid in self.holdings.held:
-                # It was recovered, and came back to us: what runs under the old claim is lost.
-                self.interrupt(uid, LOST)
+        for uid in self.holdings.held.keys() & claims.rows[::4]:
+            # It was recovered, and came back to us: what runs under the old claim is lost.
+            self.interrupt(uid, LOST)
         self.holdings.accept(claims, starting, sent_at)
         self.workers.wake()
 
@@ -156,11 +155,9 @@ class Executor:
 
     def _stop(self, run: Run, reason: str) -> None:
         """Interrupt a run; the first reason counts."""
-        if run.reason is not None or self.running.get(run.claimed.uid) is not run:
+        if run.reason is not None or self.running.get(run.uid) is not run:
             return
-        run.reason = reason
-        if run.context is not None:
-            run.context.cancelled = True
+        run.interrupt(reason)
         error: BaseException = TaskCancelled(reason)
         if reason == TIMED_OUT and run.task is not None:
             error = TaskTimeout(f"ran over its time limit of {run.task.option('timeout')} s")
@@ -175,11 +172,11 @@ class Executor:
         Its greenlet can not be ended from outside, so its slot is lost; the process is replaced
         once its other tasks are done.
         """
-        uid = run.claimed.uid
+        uid = run.uid
         if self.running.get(uid) is not run:
             return
         log.error("task %s/%s %s does not end although it was %s; its process will be replaced",
-                  self.pool, uid.decode(), run.name, run.reason)
+                  self.pool, run.id, run.name, run.reason)
         self._outcomes.interrupted(run, None)
         run.abandoned = True
         self.workers.end_spawned(run, 0)
@@ -192,12 +189,10 @@ class Executor:
     def _run_one(self, worker: Worker, claimed: Claimed) -> bool:
         """Run one task; False where the run was abandoned and this greenlet is to end."""
         uid = claimed.uid
-        run = Run(claimed, worker, self._clock.redis_ms())
-        worker.run = run
+        run = worker.run = Run(claimed, worker, self._clock.redis_ms(), self._describe)
         self.running[uid] = run
         self._taken_since += 1
-        self._board.write_task(worker.slot, uid)
-        self._board.on_cpu = worker.slot
+        self._board.begin_task(worker.slot, uid)
         if not claimed.starting:
             self.holdings.started[uid] = claimed.token
         try:
@@ -214,75 +209,76 @@ class Executor:
             # Else it runs here under a newer claim already.
             del self.running[uid]
             self.holdings.started.pop(uid, None)
-        self._board.on_cpu = NOBODY
+        self._board.end_task()
         return True
 
     def _attempt(self, run: Run) -> None:
-        claimed, outcomes = run.claimed, self._outcomes
-        attempts, due_ms = claimed.counters()
-        run.attempt = attempts + 1
+        claimed = run.claimed
+        if claimed.header:
+            attempts, run.due_ms = claimed.counters()
+            run.attempt = attempts + 1
         try:
-            run.name, args, kwargs, extras = message.read_call(claimed.body, self._codec)
+            run.name, run.args, run.kwargs, run.extras = message.read_call(
+                claimed.body, self._codec
+            )
         except NewerRelease as error:
             # Others may be newer: while a release is rolled out, both run side by side.
-            outcomes.put_off(run, "PayloadError", f"the stored call can not be read: {error}")
+            self._outcomes.put_off(
+                run, "PayloadError", f"the stored call can not be read: {error}"
+            )
             return
         except PayloadError as error:
-            outcomes.bury(run, "PayloadError", f"the stored call can not be read: {error}")
+            self._outcomes.bury(run, "PayloadError", f"the stored call can not be read: {error}")
             return
-        task = self._app.tasks.get(run.name)
-        cancelled = claimed.uid in self.holdings.cancelled
+        recipe = self._recipes.of(run.name)
+        if recipe is None or run.extras or self.holdings.cancelled:
+            recipe = self._prepare(run, recipe)
+            if recipe is None:
+                return
+        run.task, run.began = recipe.task, True
+        self._limit(run, recipe)
+        self._call(run, recipe)
+
+    def _prepare(self, run: Run, recipe: Recipe | None) -> Recipe | None:
+        """All that is not so for most tasks. None where the run has come to its outcome by it, and
+        its handler is not to be begun."""
+        extras, outcomes = run.extras, self._outcomes
+        cancelled = run.uid in self.holdings.cancelled
         if spreading.is_planned(extras):
             self._plan(run, cancelled)
-            return
-        if task is None or "unplaced" in extras:
+            return None
+        if recipe is None or "unplaced" in extras:
             home = self.home_of(run.name)
             if home is not None and home.pool != self.pool:
                 if "placing" not in extras:
-                    extras["placing"] = self._placing(run.name, home, args, kwargs)
+                    extras["placing"] = self._placing(run.name, home, run.args, run.kwargs)
                 outcomes.move(run, home, extras["placing"], cancelled)
-                return
-        if task is None:
+                return None
+        if recipe is None:
             outcomes.put_off(run)
-            return
-        if self._app.shared is not None or (extras and not _FOR_THE_QUEUE.issuperset(extras)):
-            task = _as_called(task, extras, self.pool)
-        run.task = task
+            return None
+        if extras and not _FOR_THE_QUEUE.issuperset(extras):
+            recipe = self._recipes.for_call(recipe, extras)
+        run.task = recipe.task
         if cancelled:
             outcomes.cancel(run, "cancelled before it started")
-            return
-        if "expires" in extras and self._is_late(claimed, due_ms, extras["expires"]):
+        elif "expires" in extras and self._is_late(run):
             outcomes.expire(run)
-            return
-        if "fill" in extras:
-            try:
-                why_not = self._fill(extras, args, kwargs)
-            except StorageUnavailable as error:
-                self._try_later(run, error)
-                return
-            if why_not:
-                outcomes.bury(run, "InputMissing", why_not)
-                return
-            if not self.holdings.is_surely_ours(claimed.uid, claimed.token):
-                # This process was stopped meanwhile, or Redis was: another may run it by now.
-                outcomes.try_later(run, "its lease may have run out while its arguments were read")
-                return
-        run.context = self._context(run, task, args, kwargs, extras, due_ms)
-        self._limit(run, task)
-        self._call(run, task)
+        elif "fill" not in extras or self._was_filled(run):
+            return recipe
+        return None
 
-    def _context(
-        self, run: Run, task: Task[..., Any], args: list[Any], kwargs: dict[str, Any],
-        extras: dict[str, Any], due_ms: int,
-    ) -> Context:
-        claimed = run.claimed
+    def _context(self, run: Run) -> Context:
+        task, extras, due_ms = run.task, run.extras, run.due_ms
+        assert task is not None
         return Context(
-            uid=claimed.uid.decode(), pool=self.pool, name=run.name, args=args, kwargs=kwargs,
+            uid=run.id, pool=self.pool, name=run.name, args=run.args, kwargs=run.kwargs,
             attempt=run.attempt, max_retries=task.option("max_retries", MAX_RETRIES),
-            token=claimed.token.decode(), due_at=due_ms / 1000 if due_ms else None,
-            headers=extras.get("headers") or {},
+            token=run.claimed.token.decode(), due_at=due_ms / 1000 if due_ms else None,
+            headers=extras.get("headers") or {}, deadline=run.deadline,
+            cancelled=run.reason is not None,
             tick=extras["tick"] / 1000 if "tick" in extras else None,
-            report=partial(self._report, claimed), spawn=partial(self.workers.spawn, run),
+            report=partial(self._report, run.claimed), spawn=partial(self.workers.spawn, run),
             inputs=partial(self._inputs, extras) if "parents" in extras else None,
         )
 
@@ -290,11 +286,28 @@ class Executor:
         waits = read_waits(extras)
         return [] if waits is None else self._app.client.results(waits.inputs)
 
-    def _fill(
-        self, extras: dict[str, Any], args: list[Any], kwargs: dict[str, Any]
-    ) -> str | None:
+    def _was_filled(self, run: Run) -> bool:
+        """Whether the run has got the results that stand among its arguments; where it has not, it
+        has come to its outcome."""
+        try:
+            why_not = self._fill(run)
+        except StorageUnavailable as error:
+            self._try_later(run, error)
+            return False
+        if why_not:
+            self._outcomes.bury(run, "InputMissing", why_not)
+            return False
+        if not self.holdings.is_surely_ours(run.uid, run.claimed.token):
+            # This process was stopped meanwhile, or Redis was: another may run it by now.
+            self._outcomes.try_later(
+                run, "its lease may have run out while its arguments were read"
+            )
+            return False
+        return True
+
+    def _fill(self, run: Run) -> str | None:
         """Put the results of steps where they stand as arguments; or why that can not be."""
-        places, workflow = extras["fill"], extras.get("workflow")
+        places, workflow = run.extras["fill"], run.extras.get("workflow")
         try:
             results = self._app.client.results([full_id(id, workflow) for _, id in places])
         except PayloadError as error:
@@ -303,9 +316,9 @@ class Executor:
             if isinstance(result, TaskFailed):
                 return f"an argument is the result of a task that gave none: {result}"
             if isinstance(at, str):
-                kwargs[at] = result
+                run.kwargs[at] = result
             else:
-                args[at] = result
+                run.args[at] = result
         return None
 
     def _plan(self, run: Run, cancelled: bool) -> None:
@@ -321,7 +334,7 @@ class Executor:
         journal = message.read_journal(run.claimed.body)
         try:
             step = spreading.next_step(
-                self._app.client, f"{self.pool}/{run.claimed.uid.decode()}", journal
+                self._app.client, f"{self.pool}/{run.id}", journal
             )
         except StorageUnavailable as error:
             self._try_later(run, error)
@@ -355,23 +368,21 @@ class Executor:
             return
         self._outcomes.gathered(run, encoded)
 
-    def _limit(self, run: Run, task: Task[..., Any]) -> None:
+    def _limit(self, run: Run, recipe: Recipe) -> None:
         """Set the run's time limit, and tell the master what a hang of it would count."""
-        if (most_retries := retries_of_a_hang(task)) != MAX_RETRIES:
-            self._board.allow(run.worker.slot, most_retries)
-        timeout_s = task.option("timeout")
-        if timeout_s is not None and run.context is not None:
-            run.context.deadline = time.monotonic() + timeout_s
+        if not recipe.usual:
+            self._board.allow(run.worker.slot, recipe.hang_retries)
+        if recipe.timeout_s is not None:
+            run.deadline = time.monotonic() + recipe.timeout_s
             run.limit = self._driver.after(
-                timeout_s, partial(self._stop, run, TIMED_OUT), inline=True
+                recipe.timeout_s, partial(self._stop, run, TIMED_OUT), inline=True
             )
 
-    def _call(self, run: Run, task: Task[..., Any]) -> None:
-        assert run.context is not None
+    def _call(self, run: Run, recipe: Recipe) -> None:
         try:
             # A copy per run: what one task sets, the next one does not see.
             try:
-                result = self._variables.copy().run(_inside, run.context, self._step(task))
+                result = self._variables.copy().run(recipe.enter, run, recipe.call)
             finally:
                 if run.spawned:
                     self.workers.end_spawned(run, LAST_WORDS_S)
@@ -382,7 +393,7 @@ class Executor:
             self._came_to(run, None)
             return
         try:
-            encoded = _NOTHING if result is None or task.option("keep_result") is False else (
+            encoded = _NOTHING if result is None or not recipe.keeps_result else (
                 payload.encode(result, self.limits.result_limit, "result")
             )
             if self._codec is not None:
@@ -402,14 +413,6 @@ class Executor:
         else:
             self._outcomes.fail(run, error)
 
-    def _step(self, task: Task[..., Any]) -> Step:
-        """The task's function with the app's middleware around it, made once a task."""
-        step = self._steps.get(task.name)
-        if step is None:
-            assert task.function is not None
-            step = self._steps[task.name] = compose(self._app.middleware, task.function)
-        return step
-
     def _placing(
         self, name: str, home: Published, args: list[Any], kwargs: dict[str, Any]
     ) -> str:
@@ -421,27 +424,13 @@ class Executor:
         )
         return f"{priority} - -{limited}" if priority or limited else ""
 
-    def _is_late(self, claimed: Claimed, due_ms: int, expires_s: float) -> bool:
-        since = due_ms or message.read_journal(claimed.body).submitted_ms
-        return self._clock.redis_ms() > since + expires_s * 1000
+    def _is_late(self, run: Run) -> bool:
+        since_ms = run.due_ms or message.read_journal(run.claimed.body).submitted_ms
+        late_ms: float = since_ms + run.extras["expires"] * 1000
+        return self._clock.redis_ms() > late_ms
 
     def _report(self, claimed: Claimed, percent: float, note: str | None) -> None:
         self.on_progress(claimed.uid, claimed.token, percent, note)
-
-
-def _inside(context: Context, step: Step) -> Any:
-    running.set(context)
-    return step(context)
-
-
-def _as_called(task: Task[..., Any], extras: dict[str, Any], pool: str) -> Task[..., Any]:
-    """The task with what this one call said about its run, in the pool where it runs."""
-    own = {**extras, "pool": pool}
-    if "retry" in own:
-        own["retry"] = retries.from_wire(own["retry"])
-    return Task(
-        app=task.app, name=task.name, function=task.function, defaults=task.defaults, own=own
-    )
 
 
 def _nobody() -> None:

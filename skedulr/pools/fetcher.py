@@ -35,6 +35,8 @@ log = logging.getLogger("skedulr.pool")
 #: How long one sleep in Redis lasts, seconds: drawn between the two, so that fetchers spread; and
 #: the part of a lease that it is at most, for the lease counts from when the sleep began.
 SHORTEST_SLEEP_S, LONGEST_SLEEP_S, SLEEP_PART = 1.4, 1.9, 0.25
+#: A claim that brought so many is followed by another one, whether Redis knew of more or not.
+MANY = 50
 #: How long the end waits for an answer that is under way, seconds.
 LAST_ANSWER_S = 2.0
 
@@ -140,7 +142,9 @@ class Fetcher:
             gevent.sleep(0)
             want = min(want, max(1, 2 * self._brought))
             self._brought = brought = self._claim(want, min(starting, want), self._sleep_s())
-        self._more = self._more or brought == want
+        # Where so many came at once, others will have come by the time these have run: they are
+        # asked for meanwhile, or server and workers would wait for each other in turn.
+        self._more = self._more or brought == want or brought >= MANY
 
     def _sleep_s(self) -> float:
         most_s = max(0.05, SLEEP_PART * self._lease_s)

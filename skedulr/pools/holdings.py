@@ -10,10 +10,18 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Any
 
 from ..store import Claims
 from .runs import Claimed
+
+#: A Claimed from its seven values, without a step in Python: there is one for each task.
+_claimed = partial(tuple.__new__, Claimed)
+_place = itemgetter(Claimed._fields.index("place"))
 
 
 class Holdings:
@@ -52,43 +60,40 @@ class Holdings:
         ``starting``: how many of them are started at once. ``sent_at``: monotonic seconds when it
         was sent first; its lease counts from then at the earliest, however late the answer came.
         """
-        rows, token = claims.rows, claims.token
-        came_at = time.monotonic()
+        rows, by_place, token = claims.rows, self._by_place, claims.token
+        uids, places = rows[::4], list(map(int, rows[1::4]))
         self.cancelled.update(claims.cancelled)
         if self.heard:
-            self.cancelled.update(self.heard.intersection(rows[::4]))
-        last = self._by_place[-1].place if self._by_place else 0
-        ordered = True
-        for at in range(0, len(rows), 4):
-            claimed = Claimed(
-                rows[at], token, int(rows[at + 1]), rows[at + 2], rows[at + 3], came_at,
-                starting=at < 4 * starting,
-            )
-            if claimed.place < last:
-                ordered = False
-            last = claimed.place
-            self.held[claimed.uid] = token
-            self.pending[claimed.uid] = claimed
-            self._by_place.append(claimed)
+            self.cancelled.update(self.heard.intersection(uids))
+        came = list(map(_claimed, zip(
+            uids, repeat(token), places, rows[2::4], rows[3::4], repeat(time.monotonic()),
+            chain(repeat(True, starting), repeat(False)),
+        )))
+        self.held.update(zip(uids, repeat(token)))
         # After they stand in ``held``: see begin_renewal.
         if sent_at is not None:
             self._claimed_at = min(self._claimed_at, sent_at)
             self._renewed_at = min(self._renewed_at, sent_at)
+        self.pending.update(zip(uids, came, strict=True))
+        # A task of higher priority may come after others were fetched ahead.
+        ordered = places == sorted(places) and (
+            not (by_place and places) or by_place[-1].place <= places[0]
+        )
+        by_place.extend(came)
         if not ordered:
-            # A task of higher priority came after others were fetched ahead.
-            self._by_place = deque(sorted(self._by_place, key=_place))
+            self._by_place = deque(sorted(by_place, key=_place))
 
-    def take(self) -> Claimed | None:
-        """The next task to run, or None."""
+    def take(self, now_s: float) -> Claimed | None:
+        """The next task to run at ``now_s`` (monotonic seconds), or None."""
         by_place, pending = self._by_place, self.pending
-        if by_place and time.monotonic() - self._renewed_at >= self._lease_s:
+        if by_place and now_s - self._renewed_at >= self._lease_s:
             # No renewal got through for a whole lease: what is pending may be another's by now.
             # The next renewal tells; until then nothing is started.
             self.in_doubt = True
             return None
         while by_place:
             claimed = by_place.popleft()
-            uid = claimed.uid
+            uid = claimed[0]
             # One that was given back may stand here still, and be pending again under a new claim:
             # that is not the one to take away.
             if pending.get(uid) is claimed and pending.pop(uid, None) is claimed:
@@ -124,6 +129,18 @@ class Holdings:
         if self.lost:
             self.lost.discard((uid, token))
 
+    def forget_all(self, batch: Sequence[tuple[Any, ...]]) -> None:
+        """As ``forget``, of tuples that begin with uid and token."""
+        held = self.held
+        if self.started or self.cancelled or self.lost:
+            for one in batch:
+                self.forget(one[0], one[1])
+            return
+        for one in batch:
+            uid = one[0]
+            if held.get(uid) == one[1]:
+                del held[uid]
+
     def is_surely_ours(self, uid: bytes, token: bytes) -> bool:
         """Whether a task that was taken may still be started: something was waited for since."""
         fresh = time.monotonic() - self._renewed_at < self._lease_s
@@ -154,7 +171,3 @@ class Holdings:
             elif self.held.get(uid) == token:
                 self.lost.add((uid, token))
         self._renewed_at = min(sent_at, self._claimed_at)
-
-
-def _place(claimed: Claimed) -> int:
-    return claimed.place

@@ -37,6 +37,7 @@ from .runs import CANCELLED, LOST, TIMED_OUT, Run
 
 log = logging.getLogger("skedulr.task")
 
+_new = tuple.__new__
 #: A task nobody here knows is looked at again after this long, seconds.
 UNKNOWN_AGAIN_S = 5.0
 #: And one that could not be given its parents' results, as Redis was away.
@@ -60,10 +61,11 @@ class Outcomes:
 
     def succeed(self, run: Run, result: Any, encoded: bytes) -> None:
         """The handler returned ``result``."""
-        self._recorder.end(Ending(
-            run.claimed.uid, run.claimed.token, END_SUCCEEDED + self._sample(run),
+        # As Ending(...), without a step in Python: there is one for each task.
+        self._recorder.end(_new(Ending, (
+            run.uid, run.claimed.token, END_SUCCEEDED + self._sample(run),
             message.success(self._success_head, run.attempt, run.started_ms, encoded),
-        ))
+        )))
         if self._hooks.has("success"):
             self._hooks.fire("success", run.context, result)
 
@@ -86,7 +88,7 @@ class Outcomes:
             self.cancel(run, "cancelled while it ran")
         elif run.reason == LOST:
             log.warning("%s lost its claim; its outcome is dropped", self._called(run))
-            self._on_lost(run.claimed.uid, run.claimed.token)
+            self._on_lost(run.uid, run.claimed.token)
         # SHUTDOWN: the claim is given back by the child; nothing is written.
 
     def cancel(self, run: Run, reason: str) -> None:
@@ -107,7 +109,7 @@ class Outcomes:
         """It waits for others from now on; no attempt is counted."""
         letters = "S" * wait.many if wait.many is not None else str(journal.extras["letters"])
         self._recorder.suspend(Suspension(
-            run.claimed.uid, run.claimed.token,
+            run.uid, run.claimed.token,
             message.entry(message.SPREAD, self._owner, 0, run.started_ms, wait.many),
             waiting_text(journal, letters),
         ))
@@ -115,7 +117,7 @@ class Outcomes:
     def gathered(self, run: Run, encoded: bytes) -> None:
         """A task that Skedulr runs itself has its result; no hook hears of it."""
         self._recorder.end(Ending(
-            run.claimed.uid, run.claimed.token, END_SUCCEEDED,
+            run.uid, run.claimed.token, END_SUCCEEDED,
             message.success(self._success_head, run.attempt, run.started_ms, encoded),
         ))
 
@@ -142,7 +144,7 @@ class Outcomes:
                 log.warning("%s: no task %r is registered here; it waits for a process that knows "
                             "it, at most %g s", self._called(run), run.name, self._unknown_after_s)
         self._recorder.defer(Deferral(
-            run.claimed.uid, run.claimed.token,
+            run.uid, run.claimed.token,
             round(min(UNKNOWN_AGAIN_S, self._unknown_after_s) * 1000),
         ))
 
@@ -150,7 +152,7 @@ class Outcomes:
         """It could not begin, through no fault of its own; no attempt is counted."""
         log.warning("%s is put off for %g s: %s", self._called(run), TRY_LATER_S, why)
         self._recorder.defer(Deferral(
-            run.claimed.uid, run.claimed.token, round(TRY_LATER_S * 1000)
+            run.uid, run.claimed.token, round(TRY_LATER_S * 1000)
         ))
 
     def move(self, run: Run, home: Published, placing: str, cancelled: bool) -> None:
@@ -158,7 +160,7 @@ class Outcomes:
         log.info("%s: %r belongs to pool %r and goes there", self._called(run), run.name,
                  home.pool)
         self._recorder.move(Relocation(
-            run.claimed.uid, run.claimed.token, home.pool, message.envelope_of(run.claimed.body),
+            run.uid, run.claimed.token, home.pool, message.envelope_of(run.claimed.body),
             # Where the key is taken there, that ends this task, whatever the submit was told to do.
             re.sub(r" ([dsw]):[rp]:", r" \1:x:", placing), cancelled,
         ))
@@ -177,7 +179,7 @@ class Outcomes:
             self._hooks.fire("dead", run.context, error)
         else:
             self._recorder.fail(Failure(
-                run.claimed.uid, run.claimed.token, round(delay_s * 1000),
+                run.uid, run.claimed.token, round(delay_s * 1000),
                 message.entry(message.FAILED, self._owner, run.attempt, run.started_ms,
                               [*described, delay_s]),
                 self._sample(run)[1:],
@@ -188,25 +190,25 @@ class Outcomes:
 
     def _end(self, run: Run, end: str, kind: int, value: Any) -> None:
         self._recorder.end(Ending(
-            run.claimed.uid, run.claimed.token, end + self._sample(run),
+            run.uid, run.claimed.token, end + self._sample(run),
             message.entry(kind, self._owner, run.attempt, run.started_ms, value),
         ))
 
     def _sample(self, run: Run) -> str:
         """What the statistics count of it, as finish.lua reads it behind the kind of end: how long
         it waited, how long it ran, its name. What its handler never saw is no run."""
-        if run.context is None:
+        if not run.began:
             # A name that nobody knows takes no place among those that are counted.
             name = run.name if run.task is not None else UNKNOWN
             return f" - - {name}"
-        started_ms, claimed = run.started_ms, run.claimed
+        started_ms, due_ms = run.started_ms, run.due_ms
         ran_ms = self._clock.redis_ms() - started_ms
         # It could have been started when the last happened that is in its journal (it was
         # submitted, or given back), or what it was due at by then.
-        ready_ms, due_ms = int.from_bytes(claimed.body[-8:], "big"), 0
-        if claimed.header and (due_ms := claimed.counters()[1]) > ready_ms:
+        ready_ms = int.from_bytes(run.claimed.body[-8:], "big")
+        if due_ms > ready_ms:
             ready_ms = due_ms
-        if run.context.has_parents and not due_ms:
+        if not due_ms and "parents" in run.extras:
             waited: int | str = "-"  # when the last of its parents ended, nobody has written down
         else:
             # Below 0 where the server's clock was set back, or its time became known better.
@@ -214,7 +216,7 @@ class Outcomes:
         return f" {waited} {ran_ms if ran_ms > 0 else 0} {run.name}"
 
     def _called(self, run: Run) -> str:
-        return f"task {self._pool}/{run.claimed.uid.decode()}"
+        return f"task {self._pool}/{run.id}"
 
 
 def retries_of_a_hang(task: Task[..., Any]) -> int | None:

@@ -34,10 +34,12 @@ from ..wire import Gone
 
 log = logging.getLogger("skedulr.pool")
 
+Outcome = Ending | Failure | Deferral | Relocation | Suspension
+
 
 class Recorder:
-    """Finishes and retries. ``on_recorded(uid, token)`` is called once nothing more is owed for a
-    claim."""
+    """Finishes and retries. ``on_recorded(batch)`` is called once nothing more is owed for the
+    claims of these outcomes, each of which begins with uid and token."""
 
     def __init__(
         self, *, store: Storage, lane: Lane, on_gone: Callable[[], None],
@@ -53,7 +55,7 @@ class Recorder:
         self._greenlet: gevent.Greenlet | None = None
         self._quiet = Event()
         self._quiet.set()
-        self.on_recorded: Callable[[bytes, bytes], None] = _ignore_claim
+        self.on_recorded: Callable[[Sequence[Outcome]], None] = _ignore
         #: What began since the last call, by uid; read and emptied here.
         self.started: dict[bytes, bytes] = {}
         #: Called when a retry is due this soon (seconds): the wheel should know.
@@ -151,8 +153,7 @@ class Recorder:
         del self._endings[:len(batch)]
         for uid, _ in started:
             self.started.pop(uid, None)
-        for ending, verdict in zip(batch, verdicts, strict=True):
-            self._settle(ending, verdict)
+        self._settle(batch, verdicts)
 
     def _retry(self) -> None:
         batch = self._failures[:BATCH]
@@ -170,9 +171,10 @@ class Recorder:
         batch = self._suspensions[:BATCH]
         verdicts = self._store.suspend(self.lane, batch)
         del self._suspensions[:len(batch)]
-        for one, verdict in zip(batch, verdicts, strict=True):
-            if not self._cancelled_meanwhile(one, verdict):
-                self._settle(one, verdict)
+        self._settle([
+            one for one, verdict in zip(batch, verdicts, strict=True)
+            if not self._cancelled_meanwhile(one, verdict)
+        ], verdicts.replace(CANCEL_MEANWHILE, ""))
 
     def _relocate(self) -> None:
         batch = self._relocations[:BATCH]
@@ -185,7 +187,7 @@ class Recorder:
                     self._note_death(one.uid)
                 self.end(outcome)
             else:
-                self._settle(one, outcome)
+                self._settle([one], outcome)
 
     def _note_death(self, uid: bytes) -> None:
         self.lane.insist(lambda: self._store.note_death(self.lane.wire, uid))
@@ -194,7 +196,7 @@ class Recorder:
         for one, verdict in zip(batch, verdicts, strict=True):
             if self._cancelled_meanwhile(one, verdict):
                 continue
-            self._settle(one, verdict)
+            self._settle([one], verdict)
             if verdict == KEPT:
                 self.on_retry(one.delay_ms / 1000)
 
@@ -208,20 +210,17 @@ class Recorder:
             )))
         return verdict == CANCEL_MEANWHILE
 
-    def _settle(
-        self, one: Ending | Failure | Deferral | Relocation | Suspension, verdict: str
-    ) -> None:
-        if verdict == LOST:
-            self.lost += 1
-            log.warning("the claim of task %s was lost: its outcome is dropped", one.uid.decode())
-        else:
-            self.recorded += 1
-        self.on_recorded(one.uid, one.token)
+    def _settle(self, batch: Sequence[Outcome], verdicts: str) -> None:
+        """Nothing more is owed for these; a verdict letter each."""
+        if LOST in verdicts:
+            for one, verdict in zip(batch, verdicts, strict=True):
+                if verdict == LOST:
+                    self.lost += 1
+                    log.warning("the claim of task %s was lost: its outcome is dropped",
+                                one.uid.decode())
+        self.recorded += len(batch) - verdicts.count(LOST)
+        self.on_recorded(batch)
 
 
 def _ignore(value: object) -> None:
-    """Until someone listens."""
-
-
-def _ignore_claim(uid: bytes, token: bytes) -> None:
     """Until someone listens."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 TIMED_OUT, CANCELLED, LOST, SHUTDOWN = "timed out", "cancelled", "lost", "shutdown"
 
 
-class Claimed:
+class Claimed(NamedTuple):
     """A task this process holds: its claim's token, its place in the queue, its journal so far.
 
     ``header`` is b"" for a plain task, else what the scripts know of it (see header.lua).
@@ -21,15 +22,13 @@ class Claimed:
     to a task that was taken ahead of need.
     """
 
-    __slots__ = ("body", "came_at", "header", "place", "starting", "token", "uid")
-
-    def __init__(
-        self, uid: bytes, token: bytes, place: int, body: bytes, header: bytes, came_at: float,
-        starting: bool,
-    ) -> None:
-        self.uid, self.token, self.place = uid, token, place
-        self.body, self.header, self.came_at = body, header, came_at
-        self.starting = starting
+    uid: bytes
+    token: bytes
+    place: int
+    body: bytes
+    header: bytes
+    came_at: float
+    starting: bool
 
     def counters(self) -> tuple[int, int]:
         """Attempts that ended so far, and when it was due (ms, 0 for a task without a delay)."""
@@ -45,19 +44,28 @@ class Claimed:
 
 
 class Run:
-    """One attempt under way."""
+    """One attempt under way. ``describe(run)`` makes the context that its handler may ask for."""
 
     __slots__ = (
-        "abandoned", "attempt", "claimed", "context", "limit", "name", "reason", "spawned",
-        "started_ms", "task", "worker",
+        "_context", "_describe", "abandoned", "args", "attempt", "began", "claimed", "deadline",
+        "due_ms", "extras", "kwargs", "limit", "name", "reason", "spawned", "started_ms", "task",
+        "uid", "worker",
     )
 
-    def __init__(self, claimed: Claimed, worker: Worker, started_ms: int) -> None:
+    def __init__(
+        self, claimed: Claimed, worker: Worker, started_ms: int,
+        describe: Callable[[Run], Context],
+    ) -> None:
         self.claimed, self.worker, self.started_ms = claimed, worker, started_ms
-        self.attempt = 1
+        self.uid, self._describe = claimed.uid, describe
+        self._context: Context | None = None
+        self.attempt, self.due_ms = 1, 0
         self.name = ""
         self.task: Task[..., Any] | None = None
-        self.context: Context | None = None
+        #: Whether its handler was begun.
+        self.began = False
+        #: When its time limit ends, monotonic seconds.
+        self.deadline: float | None = None
         self.reason: str | None = None
         #: Its handler did not end when it was interrupted; whatever it comes to is dropped.
         self.abandoned = False
@@ -65,3 +73,28 @@ class Run:
         self.spawned: set[Any] | None = None
         #: The wheel's entry of its time limit, or of the end of its last words.
         self.limit: Any = None
+
+    def read(
+        self, name: str, args: list[Any], kwargs: dict[str, Any], extras: dict[str, Any]
+    ) -> None:
+        """What is to be called, as its envelope says."""
+        self.name, self.args, self.kwargs, self.extras = name, args, kwargs, extras
+
+    @property
+    def context(self) -> Context | None:
+        """The run as its handler and hooks see it, made when somebody asks; None before its
+        handler was begun."""
+        if self._context is None and self.began:
+            self._context = self._describe(self)
+        return self._context
+
+    @property
+    def id(self) -> str:
+        """Of the task, without its pool."""
+        return self.uid.decode()
+
+    def interrupt(self, reason: str) -> None:
+        """Note why it is broken off; the first reason counts."""
+        self.reason = reason
+        if self._context is not None:
+            self._context.cancelled = True

@@ -28,7 +28,7 @@ from .holdings import Holdings
 from .runs import Claimed, Run
 
 #: A worker gives the hub its turn after running this long without a pause, seconds.
-SLICE_S = 0.003
+SLICE_S = 0.0015
 
 
 class Worker:
@@ -138,14 +138,16 @@ class Workers:
     def _work(self, worker: Worker) -> None:
         own = worker.greenlet
         alone = self._holders_after_a_turn(own)
-        slice_ends = time.monotonic() + SLICE_S
+        now = time.monotonic()
+        slice_ends = now + SLICE_S
         while worker.slot < self.size:
-            claimed = self._holdings.take()
+            claimed = self._holdings.take(now)
             if claimed is None:
                 self.on_room()
                 self._idle.append(worker)
                 self._hub.switch()
-                slice_ends = time.monotonic() + SLICE_S
+                now = time.monotonic()
+                slice_ends = now + SLICE_S
                 continue
             switches, holders = self._switches, getrefcount(own)
             if not self._run_one(worker, claimed):
@@ -161,11 +163,13 @@ class Workers:
             elif self._holders_after_a_turn(own) != alone:
                 # Whoever woke it last holds it as well, and that differs: hence the turn.
                 break
-            if time.monotonic() >= slice_ends:
+            now = time.monotonic()
+            if now >= slice_ends:
                 self.on_room()
                 self._hub.loop.run_callback(own.switch)
                 self._hub.switch()
-                slice_ends = time.monotonic() + SLICE_S
+                now = time.monotonic()
+                slice_ends = now + SLICE_S
         self._dismiss(worker)
 
     def _holders_after_a_turn(self, own: Any) -> int:

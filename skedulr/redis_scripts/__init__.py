@@ -1,8 +1,7 @@
-"""The Lua scripts: one file a command, shared steps in ``includes/``.
+"""The Lua scripts: one file a command, shared steps in ``includes/`` (see assembly.py).
 
 A script's header says what it is for. Its ``KEYS`` line names the pool's keys it takes, in order;
-``store.py`` fills them in from those names, so the two can not disagree. A line
-``-- include: name`` is replaced by ``includes/name.lua``, each once, its own includes first.
+``store.py`` fills them in from those names, so the two can not disagree.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 
-_INCLUDE = re.compile(r"^-- include: (\w+)\n", re.MULTILINE)
+from .assembly import put_together
+
 _KEYS = re.compile(r"^-- KEYS:? +(.*(?:\n--  +.*)*)", re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ class Script:
 @cache
 def script(name: str) -> Script:
     """The script called ``name``, read and put together once a process."""
-    return Script(name, _expand(_read(f"{name}.lua"), {}, (name,)))
+    return Script(name, put_together(name, _read))
 
 
 def names() -> list[str]:
@@ -49,17 +49,3 @@ def names() -> list[str]:
 
 def _read(path: str) -> str:
     return files(__name__).joinpath(*path.split("/")).read_text("utf-8")
-
-
-def _expand(text: str, seen: dict[str, bool], path: tuple[str, ...]) -> str:
-    def insert(match: re.Match[str]) -> str:
-        name = match[1]
-        if name in path:
-            raise ValueError(f"includes go in a circle: {' -> '.join((*path, name))}")
-        if seen.get(name):
-            return ""
-        expanded = _expand(_read(f"includes/{name}.lua"), seen, (*path, name))
-        seen[name] = True
-        return expanded
-
-    return _INCLUDE.sub(insert, text)

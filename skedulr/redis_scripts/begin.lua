@@ -10,7 +10,7 @@
 -- include: whole
 -- include: drop_edges
 -- include: end_tasks
--- include: limits
+-- include: limiting
 -- include: list_workflows
 local waiting, held, edges, outbox, tasks, info, records, done, dead, cancels, watch, stats, unique,
   progress, ready, suspects, wake, meta, limits, slots, rates, releases, parked, queues,

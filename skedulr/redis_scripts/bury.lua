@@ -12,7 +12,7 @@
 -- include: forget
 -- include: tell_children
 -- include: note_deaths
--- include: limits
+-- include: limiting
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, deaths,
   cancels, watch, stats, unique, progress, waiting, held, edges, outbox, meta, wake, limits, slots,
   rates, releases, parked, queues = unpack(KEYS)

@@ -9,7 +9,8 @@
 -- include: now
 -- include: queue_remove
 -- include: end_tasks
--- include: limits
+-- include: limiting
+-- include rarely: limits
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
   watch, stats, unique, progress, waiting, held, edges, outbox, meta, wake, limits, slots, rates,
   releases, parked, queues = unpack(KEYS)

@@ -15,12 +15,13 @@
 -- include: queue_length
 -- include: leases
 -- include: claim_text
--- include: locks
--- include: suspects
+-- include rarely: locks
+-- include rarely: suspects
 -- include: wake
--- include: admit
--- include: aging
--- include: limits
+-- include rarely: admit
+-- include rarely: aging
+-- include: limiting
+-- include rarely: limits
 local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, owned, own,
   cancels, unique, wake, meta, broken, limits, slots, rates, releases, parked, queues, turns,
   marks =
@@ -62,10 +63,10 @@ local function answer(ids, places, bodies, headers, more)
       if flag == 1 then table.insert(reply[3], ids[i]) end
     end
   end
-  for i, id in ipairs(ids) do
+  for i = 1, #ids do
     local n = 4 * i
     reply[n], reply[n + 1], reply[n + 2], reply[n + 3] =
-      id, places[i], bodies[i], headers and headers[i] or ''
+      ids[i], places[i], bodies[i], headers and headers[i] or ''
   end
   return reply
 end
@@ -97,10 +98,10 @@ end
 
 -- Note which suspects run together, so that the next are taken at the right time.
 local function remember_group(size, ids)
-  redis.call('HSET', own, 'suspect', group_text(now + RAN_FOR_A_WHILE, size, ids))
+  redis.call('HSET', own, 'suspect', group_text(watched_until(now), size, ids))
   if redis.call('EXISTS', suspects) == 1
      and tonumber(redis.call('HGET', meta, 'wary') or 0) < 2 then
-    next_group = now + RAN_FOR_A_WHILE
+    next_group = watched_until(now)
   end
 end
 
@@ -126,13 +127,14 @@ local function pop(suspected, limit)
   local named, ids, places, sound, lost, n = {}, {}, {}, {}, {}, 0
   for i = 1, #popped / 2 do named[i] = popped[2 * i - 1] end
   if #named == 0 then return took, ids, places, sound end
-  for i, body in ipairs(redis.call('HMGET', tasks, unpack(named))) do
+  local bodies = redis.call('HMGET', tasks, unpack(named))
+  for i = 1, #named do
+    local at, body = whole_score(popped[2 * i]), bodies[i]
     if body then
       n = n + 1
-      -- A server may write a score as 1.75e+15.
-      ids[n], places[n], sound[n] = named[i], whole(popped[2 * i]), body
+      ids[n], places[n], sound[n] = named[i], at, body
     else
-      lost[#lost + 1] = whole(popped[2 * i])
+      lost[#lost + 1] = at
       redis.call('HSET', broken, named[i], 'ready without a body')
     end
   end
@@ -149,9 +151,10 @@ end
 
 local function lease_out(ids, places, headers, suspected)
   local mark, held = suspected and ' s' or '', {}
-  local before, at_once, later = token .. ' ', ' ' .. whole(now) .. mark, ' 0' .. mark
-  for i, id in ipairs(ids) do
-    held[2 * i - 1], held[2 * i] = id, before .. places[i] .. (i <= starting and at_once or later)
+  local before, behind = token .. ' ', ' ' .. whole(now) .. mark
+  for i = 1, #ids do
+    if i == starting + 1 then behind = ' 0' .. mark end
+    held[2 * i - 1], held[2 * i] = ids[i], before .. places[i] .. behind
   end
   lease_give(k, ids, whole(now + lease), suspected)
   redis.call('HSET', claims, unpack(held))

@@ -10,7 +10,7 @@
 -- include: lane
 -- include: delay_claimed
 -- include: suspects
--- include: limits
+-- include: limiting
 local delayed, stream, leases, claims, info, owned, own, cancels, suspects, wake, meta, ready,
   limits, slots, rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,

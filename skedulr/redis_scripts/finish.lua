@@ -11,12 +11,12 @@
 -- include: now
 -- include: lane
 -- include: drop_claims
--- include: forgive
--- include: mark_started
+-- include rarely: forgive
+-- include rarely: mark_started
 -- include: end_tasks
 -- include: count_runs
--- include: suspects
--- include: limits
+-- include rarely: suspects
+-- include: limiting
 local stream, leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats,
   unique, progress, suspects, wake, meta, edges, outbox, history, ready, limits, slots, rates,
   releases, parked, queues = unpack(KEYS)
@@ -35,13 +35,17 @@ local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
 local told = 0
 local verdicts, kept, texts = judge_claims(claims, ids, tokens)
-forgive_lost(info, ids, tokens, verdicts)
+if string.find(verdicts, 'l', 1, true) then forgive_lost(info, ids, tokens, verdicts) end
 if #kept > 0 then
-  local ending, kinds, entries, samples = {}, {}, {}, {}
-  for n, i in ipairs(kept) do
+  local ending, kinds, entries, samples, sampled = {}, {}, {}, {}, 0
+  for n = 1, #kept do
+    local i = kept[n]
     local kind = ARGV[4 * i + 1]
     ending[n], kinds[n], entries[n] = ids[i], string.sub(kind, 1, 1), ARGV[4 * i + 2]
-    if #kind > 1 then samples[#samples + 1] = kind end
+    if #kind > 1 then
+      sampled = sampled + 1
+      samples[sampled] = kind
+    end
   end
   drop_claims({stream = stream, leases = leases, claims = claims, owned = owned, meta = meta},
               ending, texts)
@@ -51,8 +55,8 @@ if #kept > 0 then
             ending, kinds, entries, now)
   count_runs(history, stats, samples, now)
 end
-mark_started(claims, unique, info, ARGV, 4 * count + 3, now)
-suspect_left(own, suspect, ids, suspects, wake, meta)
+if #ARGV > 4 * count + 2 then mark_started(claims, unique, info, ARGV, 4 * count + 3, now) end
+if suspect then suspect_left(own, suspect, ids, suspects, wake, meta) end
 remember(own, 'finish', ARGV[1], verdicts)
 if told > 0 then return {now, verdicts, told} end
 return {now, verdicts}

@@ -20,7 +20,7 @@
 -- include: enqueue
 -- include: unqueue
 -- include: end_tasks
--- include: limits
+-- include: limiting
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
   watch, stats, unique, windows, progress, wake, meta, planned, resting, ticks, waiting, held,
   edges, outbox, history, limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)

@@ -16,6 +16,7 @@
 -- include: forget
 -- include: drop_edges
 -- include: wake
+-- include: limiting
 -- include: limits
 local ready, stream, removed, delayed, suspects, leases, claims, tasks, info, records, done, dead,
   cancels, watch, unique, windows, progress, wake, meta, broken, waiting, held, edges, outbox,

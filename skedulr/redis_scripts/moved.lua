@@ -13,7 +13,7 @@
 -- include: delay_claimed
 -- include: end_tasks
 -- include: suspects
--- include: limits
+-- include: limiting
 local stream, leases, claims, tasks, info, done, records, dead, owned, own, cancels, watch, stats,
   unique, progress, suspects, wake, meta, edges, outbox, ready, limits, slots, rates, releases,
   parked, queues = unpack(KEYS)

@@ -6,7 +6,8 @@
 -- include: now
 -- include: promote_due
 -- include: wake
--- include: limits
+-- include: limiting
+-- include rarely: limits
 local ready, stream, delayed, info, wake, meta, suspects, limits, slots, rates, releases, parked,
   queues, turns = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,

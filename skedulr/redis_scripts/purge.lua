@@ -9,7 +9,7 @@
 -- include: unqueue
 -- include: forget
 -- include: tell_children
--- include: limits
+-- include: limiting
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
   watch, unique, progress, waiting, held, edges, outbox, meta, wake, limits, slots, rates,
   releases, parked, queues = unpack(KEYS)

@@ -17,7 +17,7 @@
 -- include: queue_sweep
 -- include: consumers
 -- include: wake
--- include: limits
+-- include: limiting
 local ready, stream, removed, suspects, leases, claims, tasks, info, records, done, dead, deaths,
   cancels, watch, stats, unique, progress, wake, meta, broken, edges, outbox, history, limits, slots,
   rates, releases, parked, queues = unpack(KEYS)

@@ -16,7 +16,7 @@
 -- include: judge_death
 -- include: consumers
 -- include: wake
--- include: limits
+-- include: limiting
 local ready, stream, suspects, leases, claims, tasks, info, records, done, dead, deaths, owned,
   own, cancels, watch, stats, unique, progress, wake, meta, edges, outbox, history, limits, slots,
   rates, releases, parked, queues = unpack(KEYS)

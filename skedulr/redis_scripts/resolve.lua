@@ -12,7 +12,7 @@
 -- include: now
 -- include: enqueue
 -- include: end_tasks
--- include: limits
+-- include: limiting
 local ready, stream, delayed, waiting, held, edges, outbox, tasks, info, records, done, dead,
   cancels, watch, stats, unique, progress, wake, meta, history, suspects, limits, slots, rates,
   releases, parked, queues, turns = unpack(KEYS)

@@ -18,7 +18,8 @@
 -- include: now
 -- include: fair
 -- include: header
--- include: limits
+-- include: limiting
+-- include rarely: limits
 -- include: list_workflows
 -- include: locks
 -- include: place

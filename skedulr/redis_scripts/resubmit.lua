@@ -14,7 +14,7 @@
 -- include: enqueue
 -- include: queue_length
 -- include: retell
--- include: limits
+-- include: limiting
 local ready, stream, removed, delayed, tasks, info, records, done, dead, unique, windows, wake,
   meta, edges, outbox, history, suspects, limits, slots, rates, releases, parked, queues, turns =
   unpack(KEYS)

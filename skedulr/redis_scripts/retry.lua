@@ -13,7 +13,7 @@
 -- include: count_runs
 -- include: forgive
 -- include: suspects
--- include: limits
+-- include: limiting
 local delayed, stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake,
   meta, stats, history, ready, limits, slots, rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,

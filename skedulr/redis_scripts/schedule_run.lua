@@ -9,7 +9,7 @@
 -- include: stamp
 -- include: plan_text
 -- include: enqueue
--- include: limits
+-- include: limiting
 local ready, stream, delayed, tasks, info, records, unique, windows, wake, meta, planned, history,
   suspects, limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,

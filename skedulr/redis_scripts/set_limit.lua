@@ -5,7 +5,8 @@
 -- ARGV     limit id, definition or '-' (as declared), '' or where the call before left off
 -- RETURNS  {now ms, 1 or 0 if the pool knows no such limit, '' or where to go on}
 -- include: now
--- include: limits
+-- include: limiting
+-- include rarely: limits
 -- include: wake
 local ready, suspects, info, wake, meta, limits, slots, rates, releases, parked,
   queues = unpack(KEYS)

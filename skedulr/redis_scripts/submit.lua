@@ -17,10 +17,10 @@
 -- include: stamp
 -- include: enqueue
 -- include: queue_length
--- include: unqueue
--- include: hold_back
--- include: end_tasks
--- include: limits
+-- include rarely: unqueue
+-- include rarely: hold_back
+-- include rarely: end_tasks
+-- include: limiting
 local ready, stream, removed, delayed, suspects, claims, tasks, info, records, done, dead, cancels,
   watch, stats, unique, windows, progress, wake, meta, waiting, held, edges, outbox, history,
   limits, slots, rates, releases, parked, queues, turns = unpack(KEYS)
@@ -66,7 +66,8 @@ end
 local function judge()
   local stored = redis.call('HMGET', tasks, unpack(ids))
   local ended = redis.call('HMGET', records, unpack(ids))
-  local locks = living_locks(unique, tasks, digests_of(options), now)
+  local digests = digests_of(options)
+  local locks = #digests > 0 and living_locks(unique, tasks, digests, now) or {}
   local room, verdicts, fresh, seen, holders, replaced = room_left(), {}, {}, {}, {}, {}
   for i, id in ipairs(ids) do
     local envelope, o = ARGV[3 * i], options[i]

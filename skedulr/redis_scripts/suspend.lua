@@ -14,7 +14,8 @@
 -- include: delay_claimed
 -- include: forgive
 -- include: suspects
--- include: limits
+-- include: limiting
+-- include rarely: limits
 local stream, leases, claims, tasks, info, owned, own, cancels, progress, suspects, wake, meta,
   waiting, held, outbox, ready, limits, slots, rates, releases, parked, queues = unpack(KEYS)
 local limiting = limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases,

@@ -18,7 +18,7 @@ from ..keys import PoolKeys, SpaceKeys
 from ..pools.board import Board
 from ..pools.executor import Executor, Limits
 from ..pools.progress import Progress
-from ..pools.recorder import Recorder
+from ..pools.recorder import Outcome, Recorder
 from ..pools.runs import CANCELLED
 from ..pools.ticker import Ticker
 from ..schedule_records import Definition
@@ -118,11 +118,11 @@ class Crew:
 
     def running(self) -> list[str]:
         """Name and id of what is under way, for people."""
-        return [f"{run.name} {self.pool}/{run.claimed.uid.decode()}"
+        return [f"{run.name} {self.pool}/{run.id}"
                 for run in self._executor.running.values()]
 
-    def _recorded(self, uid: bytes, token: bytes) -> None:
-        self._executor.holdings.forget(uid, token)
+    def _recorded(self, batch: Sequence[Outcome]) -> None:
+        self._executor.holdings.forget_all(batch)
         self._on_end()
 
     def _report(self, uid: bytes, token: bytes, percent: float, note: str | None) -> None:

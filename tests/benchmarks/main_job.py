@@ -14,7 +14,8 @@ ends with status 1 where a limit is broken. --scale makes the large parts smalle
   latency    submit to start, idle and at half load
   precision  lateness of delayed tasks, alone and among 200,000 that are due tomorrow
   far        the same among millions: precision and the child's memory stay
-  io         2,000 tasks that wait 100 ms on a socket each, 1,000 workers
+  io         2,000 tasks that wait 100 ms on a socket each, 1,000 workers, beside as many bare
+             greenlets that do the same
   mixed      what slow tasks, one in a hundred, do to the waits of fast ones
   idle       CPU and commands of a master with two children that have nothing to do
   start      from the command to the first task run
@@ -172,8 +173,28 @@ def child_mb(ground: Ground) -> float:
     return float(max(one.memory_info().rss for one in processes) / 2**20)
 
 
+#: What gevent itself can do of it: nothing is fetched, checked, bounded or recorded here.
+BARE_IO = """
+from gevent import monkey
+monkey.patch_all()
+import gevent, skedulr_app as app
+wait, times, workers = {0}, {1}, {2}
+def work():
+    for _ in range(times):
+        app.on_socket(wait)
+for _ in range(2):
+    began = time.time()
+    gevent.joinall([gevent.spawn(work) for _ in range(workers)])
+    took = time.time() - began
+print(json.dumps(times * wait / took))
+"""
+
+
 def io(bench: Bench) -> None:
     tasks, wait_s, workers = 2_000, 0.1, 1_000
+    bench.rig.fresh()
+    bare = bench.rig.call(BARE_IO.format(wait_s, tasks // workers, workers))
+    bench.figures.note("io: part of the ideal, bare gevent", bare)
     bench.rig.fresh()
     with bench.rig.running(bench.rig.master(f"default={workers}")):
         bench.rig.call("import skedulr_app as app; app.send(time.time())")
@@ -192,6 +213,7 @@ def io(bench: Bench) -> None:
     took_s = seen[-1][1] - min(began for began, _ in seen)
     ideal_s = tasks / workers * wait_s
     bench.figures.note("io: part of the ideal", ideal_s / took_s)
+    bench.figures.note("io: of bare gevent", ideal_s / took_s / bare)
 
 
 def mixed(bench: Bench) -> None:

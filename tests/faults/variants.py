@@ -28,7 +28,7 @@ LUA: dict[str, tuple[Change, ...]] = {
     # Whoever asks holds the claim, whatever the token says.
     "token_unchecked": (Change(
         "includes/claim_text.lua",
-        "return text and string.sub(text, 1, #token + 1) == token .. ' '",
+        "return text and string.sub(text, 1, #start) == start",
         "return text and true",
     ),),
     # The owner is told that all is well, and its leases run out.

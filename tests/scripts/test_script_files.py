@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from lupa.lua51 import LuaRuntime
 
 from skedulr import redis_scripts
 from skedulr.keys import PER_OWNER, SINGLE, SpaceKeys
 from skedulr.redis_scripts import names, script
+from skedulr.redis_scripts.assembly import put_together
 
 HERE = Path(__file__).parent
 INCLUDES = sorted(
@@ -111,10 +116,11 @@ def test_an_include_gets_all_it_needs_as_arguments(name: str) -> None:
 
 @pytest.mark.parametrize("name", INCLUDES)
 def test_an_include_is_used_and_brings_its_own_includes(name: str) -> None:
-    assert any(f"-- include: {name}\n" in source(one) for one in names()) or any(
-        f"-- include: {name}\n" in source(f"includes/{one}") for one in INCLUDES
+    named = re.compile(rf"^-- include( rarely)?: {name}$", re.MULTILINE)
+    assert any(named.search(source(one)) for one in names()) or any(
+        named.search(source(f"includes/{one}")) for one in INCLUDES
     )
-    own = redis_scripts._expand(source(f"includes/{name}"), {}, (name,))
+    own = put_together(f"includes/{name}", lambda path: source(path.removesuffix(".lua")))
     made = set(re.findall(r"local function (\w+)", own)) | set(re.findall(r"local (\w+) =", own))
     for called in re.findall(r"(?<![.\w:])([a-z]\w+)\(", code(source(f"includes/{name}"))):
         known = ("unpack", "ipairs", "tonumber", "error", "function", "let_go", "change", "string",
@@ -128,8 +134,58 @@ def test_an_include_stands_in_a_script_once(name: str) -> None:
     assert len(made) == len(set(made))
 
 
-def test_includes_that_go_in_a_circle_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = {"includes/one.lua": "-- include: two\n", "includes/two.lua": "-- include: one\n"}
-    monkeypatch.setattr(redis_scripts, "_read", texts.__getitem__)
-    with pytest.raises(ValueError, match="one -> two -> one"):
-        redis_scripts._expand("-- include: one\n", {}, ())
+def test_includes_that_go_in_a_circle_are_named() -> None:
+    texts = {
+        "all.lua": "-- include: one\n", "includes/one.lua": "-- include rarely: two\n",
+        "includes/two.lua": "-- include: one\n",
+    }
+    with pytest.raises(ValueError, match="all -> one -> two -> one"):
+        put_together("all", texts.__getitem__)
+
+
+def test_the_functions_of_a_rare_include_are_made_when_one_is_called() -> None:
+    lua = LuaRuntime()
+    text = put_together("main", {
+        "main.lua": "-- include rarely: rare\n-- include: often\n"
+                    "made = made or 0\nif ask then return twice(rare_sum(2, 3)) end\nreturn nil",
+        "includes/often.lua": "local function twice(n)\n  return 2 * n\nend\n",
+        # It uses another rare one, which is there first.
+        "includes/rare.lua": "-- include rarely: deep\nmade = (made or 0) + 1\n"
+                             "local START = 10\n"
+                             "local function rare_sum(a, b)\n  return deep(a) + b + START\nend\n",
+        "includes/deep.lua": "local function deep(a)\n  return 100 * a\nend\n",
+    }.__getitem__)
+    assert lua.execute(text) is None and lua.globals().made == 0
+    lua.globals().ask = True
+    assert lua.execute(text) == 426 and lua.globals().made == 1
+
+
+def test_a_file_is_rare_where_all_say_so() -> None:
+    text = put_together("main", {
+        "main.lua": "-- include rarely: one\n-- include: two\nreturn one()",
+        "includes/one.lua": "local function one() return 1 end\n",
+        "includes/two.lua": "-- include: one\nlocal function two() return one() end\n",
+    }.__getitem__)
+    assert "from_one" not in text and LuaRuntime().execute(text) == 1
+
+
+@pytest.mark.parametrize("use", ["local f = rare", "return {rare = rare}", "return LIMIT + 1"])
+def test_what_a_rare_include_has_is_used_by_calls_alone(use: str) -> None:
+    texts = {
+        "main.lua": f"-- include rarely: one\n{use}\n",
+        "includes/one.lua": "local LIMIT = 3\nlocal function rare() return LIMIT end\n",
+    }
+    with pytest.raises(ValueError, match=r"one\.lua is included rarely, and the script uses its"):
+        put_together("main", texts.__getitem__)
+
+
+def test_all_processes_send_the_same_text() -> None:
+    """It is known by its digest: two texts of one script would be loaded by turns."""
+    code = "from skedulr.redis_scripts import *; print(*(script(n).sha for n in names()))"
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, cwd="/",
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout for seed in ("1", "2", "3")
+    }
+    assert len(seen) == 1

@@ -18,17 +18,17 @@ ROOT = Path(__file__).parent.parent.parent
 
 #: name -> (the most it may be, what it is)
 BOUNDS = {
-    "submit_calls": (43, "Python calls of one submit"),
-    "bulk_calls": (22.5, "Python calls of a task submitted in bulk"),
-    "run_calls": (39.5, "Python calls of a task in its worker, from claim to record"),
+    "submit_calls": (44, "Python calls of one submit"),
+    "bulk_calls": (22, "Python calls of a task submitted in bulk"),
+    "run_calls": (22, "Python calls of a task in its worker, from claim to record"),
     "submit_scripts": (1_000, "script calls of 1,000 submits"),
     "bulk_scripts": (2, "script calls of 1,000 tasks submitted in bulk"),
     # Two claims and one that finds nothing; outcomes gather while a slice of work is done.
     "run_scripts": (30, "script calls of 1,000 tasks run"),
     # Ten keys of them are for limits and for streams: a script names all it may use.
-    "submit_bytes": (1_350, "bytes on the wire of one submit"),
-    "bulk_bytes": (190, "bytes on the wire of a task submitted in bulk"),
-    "run_bytes": (420, "bytes on the wire of a task run"),
+    "submit_bytes": (1_300, "bytes on the wire of one submit"),
+    "bulk_bytes": (165, "bytes on the wire of a task submitted in bulk"),
+    "run_bytes": (425, "bytes on the wire of a task run"),
     "waiting_bytes": (330, "memory of a waiting task with 100 bytes of arguments"),
     "finished_bytes": (360, "memory of a finished one"),
 }

@@ -121,7 +121,7 @@ def test_a_leader_that_gets_no_answer_leads_no_longer_than_its_time(
     def silence(*args: Any) -> Any:
         raise NotAnswered("away", sent=False)
 
-    monkeypatch.setattr(alone.wire, "call", silence)
+    monkeypatch.setattr(alone.wire, "run", silence)
     alone.pass_s(4.9)
     assert alone.election.leads
     alone.pass_s(0.2)

@@ -25,9 +25,9 @@ def test_what_a_renewal_found_lost_is_not_started_though_the_hub_has_not_heard_o
     # As after a stop for longer than the lease: its own heart renews before its workers look.
     assert len(holdings.begin_renewal()) == 3
     holdings.end_renewal(time.monotonic(), [(b"a", b"t"), (b"c", b"t")])
-    taken = holdings.take()
+    taken = holdings.take(time.monotonic())
     assert taken is not None and taken.uid == b"b"
-    assert holdings.take() is None
+    assert holdings.take(time.monotonic()) is None
     assert list(holdings.held) == [b"b"]
 
 
@@ -35,7 +35,7 @@ def test_a_newer_claim_of_what_was_lost_stays() -> None:
     holdings = holding(b"a")
     claim(holdings, b"newer", b"a")
     holdings.end_renewal(time.monotonic(), [(b"a", b"t")])
-    taken = holdings.take()
+    taken = holdings.take(time.monotonic())
     assert taken is not None and taken.token == b"newer"
     assert holdings.held == {b"a": b"newer"}
 
@@ -43,7 +43,7 @@ def test_a_newer_claim_of_what_was_lost_stays() -> None:
 def test_what_was_taken_is_not_surely_ours_once_it_was_found_lost_or_nothing_was_renewed() -> None:
     """Its arguments were read from Redis meanwhile."""
     holdings = holding(b"a")
-    assert holdings.take() is not None
+    assert holdings.take(time.monotonic()) is not None
     assert holdings.is_surely_ours(b"a", b"t")
     holdings.end_renewal(time.monotonic() - 11)
     assert not holdings.is_surely_ours(b"a", b"t")
@@ -55,5 +55,5 @@ def test_what_was_taken_is_not_surely_ours_once_it_was_found_lost_or_nothing_was
 
 def test_nothing_is_started_once_no_renewal_got_through_for_a_lease() -> None:
     holdings = holding(b"a", lease_s=0.0)
-    assert holdings.take() is None
+    assert holdings.take(time.monotonic()) is None
     assert holdings.in_doubt

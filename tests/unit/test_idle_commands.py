@@ -17,6 +17,7 @@ from skedulr.pools import poison
 from skedulr.pools.deliverer import ALL_POOLS, Deliverer
 from skedulr.pools.sweeper import Keep, Sweeper
 from skedulr.pools.tuner import Tuner
+from skedulr.redis_scripts import Script
 from skedulr.store import Store
 from skedulr.wires import SharedWire
 
@@ -33,6 +34,10 @@ class CountingWire(SharedWire):
     def call(self, *command: Any, timeout_s: float | None = None) -> Any:
         self.sent.append(command[0])
         return super().call(*command, timeout_s=timeout_s)
+
+    def run(self, script: Script, keys: list[str], args: list[Any]) -> Any:
+        self.sent.append("EVALSHA")
+        return super().run(script, keys, args)
 
     def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         self.sent += [command[0] for command in commands]

@@ -32,8 +32,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "signatures", "defaults",
      "dependencies", "limit_store", "figures", "measures", "metrics", "lead", "tuning"),
-    ("wire", "wire_errors", "whereabouts", "addresses", "sentinels", "cluster", "redis_scripts",
-     "keys", "message", "payload", "retries", "limiting", "uids", "context",
+    ("wire", "wire_errors", "lookout", "whereabouts", "addresses", "sentinels", "cluster",
+     "redis_scripts", "keys", "message", "payload", "retries", "limiting", "uids", "context",
      "logs", "servercheck", "acl", "statistics", "codecs", "kept", "transfer"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )

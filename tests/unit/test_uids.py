@@ -8,7 +8,7 @@ import threading
 from skedulr.keys import UID
 from skedulr.uids import Uids, made_ms
 
-NOW_MS = 1_785_600_000_123
+NOW_S = 1_785_600_000.123_4
 
 
 def test_a_uid_has_twenty_characters_and_is_one_that_a_user_could_give() -> None:
@@ -17,42 +17,42 @@ def test_a_uid_has_twenty_characters_and_is_one_that_a_user_could_give() -> None
 
 
 def test_it_tells_when_it_was_made() -> None:
-    assert made_ms(Uids(lambda: NOW_MS + 0.9).next()) == NOW_MS
+    assert made_ms(Uids(lambda: NOW_S).next()) == 1_785_600_000_123
 
 
 def test_later_ones_sort_behind_earlier_ones() -> None:
-    clock = [float(NOW_MS)]
+    clock = [NOW_S]
     uids = Uids(lambda: clock[0])
     made = []
     for _ in range(300):
         made.append(uids.next())
-        clock[0] += 1
+        clock[0] += 0.001
     assert made == sorted(made)
 
 
 def test_inside_a_millisecond_they_differ_and_keep_their_order() -> None:
-    uids = Uids(lambda: NOW_MS)
+    uids = Uids(lambda: NOW_S)
     made = [uids.next() for _ in range(32_768)]
     assert len(set(made)) == len(made)
     assert made == sorted(made)
 
 
 def test_a_clock_that_is_set_back_makes_no_uid_twice() -> None:
-    clock = [float(NOW_MS)]
+    clock = [NOW_S]
     uids = Uids(lambda: clock[0])
     first = [uids.next() for _ in range(1000)]
-    clock[0] -= 1
+    clock[0] -= 0.001
     again = [uids.next() for _ in range(1000)]
-    clock[0] += 1
+    clock[0] += 0.001
     assert len({*first, *again, *(uids.next() for _ in range(1000))}) == 3000
 
 
 def test_two_processes_draw_different_numbers() -> None:
-    assert Uids(lambda: NOW_MS).next() != Uids(lambda: NOW_MS).next()
+    assert Uids(lambda: NOW_S).next() != Uids(lambda: NOW_S).next()
 
 
 def test_after_a_fork_both_sides_go_on_with_different_ones() -> None:
-    uids = Uids(lambda: NOW_MS)
+    uids = Uids(lambda: NOW_S)
     uids.next()
     reading, writing = os.pipe()
     pid = os.fork()

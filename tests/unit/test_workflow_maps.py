@@ -205,7 +205,7 @@ def test_a_list_that_has_changed_since_is_an_error_not_a_mixture(work: Work) -> 
 
     task = work.app.tasks.require("numbers")
     task.function = reversed_
-    work.app._crew("default")._executor._steps.clear()
+    work.app._crew("default")._executor._recipes.clear()
     assert a.handle.resubmit()
     work.app.drain()
     assert w.resubmit() == 1

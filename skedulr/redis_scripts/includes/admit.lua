@@ -1,5 +1,5 @@
--- include: fair
--- include: limits
+-- include rarely: fair
+-- include rarely: limits
 -- What tasks' headers say of limits, by header and false where nothing: {set, fair, keys, lines}.
 local function read_all(book, headers, count)
   local said, list, all = {}, {}, {}

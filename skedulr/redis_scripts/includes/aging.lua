@@ -1,5 +1,5 @@
 -- include: place
--- include: queue_by_place
+-- include rarely: queue_by_place
 -- include: whole
 -- Work that has waited too long goes first, whatever its priority. marks: ZSET sequence -> the time
 -- at which it was given, one a second at most. What has a sequence no larger than the one that was

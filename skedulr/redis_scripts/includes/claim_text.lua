@@ -9,7 +9,16 @@ local function claim_text(token, at, started, suspected)
   return token .. ' ' .. at .. ' ' .. started .. (suspected and ' s' or '')
 end
 
+-- What the text of a claim begins with that `token` names.
+local function start_of(token)
+  return token .. ' '
+end
+
+local function starts_with(text, start)
+  return text and string.sub(text, 1, #start) == start
+end
+
 -- Whether the claim is still the one that `token` names.
 local function holds(text, token)
-  return text and string.sub(text, 1, #token + 1) == token .. ' '
+  return starts_with(text, start_of(token))
 end

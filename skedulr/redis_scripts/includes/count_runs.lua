@@ -8,9 +8,11 @@ local MOST_FIELDS, OTHERS = 88, '(other)'
 -- tally of each. Equal ones, of which a fast pool has many, are read once.
 local function tallies_of(samples)
   local times, distinct, names, tallies = {}, {}, {}, {}
-  for _, sample in ipairs(samples) do
-    if not times[sample] then distinct[#distinct + 1] = sample end
-    times[sample] = (times[sample] or 0) + 1
+  for i = 1, #samples do
+    local sample = samples[i]
+    local seen = times[sample]
+    if not seen then distinct[#distinct + 1] = sample end
+    times[sample] = (seen or 0) + 1
   end
   for _, sample in ipairs(distinct) do
     local letter, waited, ran, name = string.match(sample, '^([sdcerx]) ([%d-]+) ([%d-]+) (.+)$')

@@ -1,7 +1,7 @@
 -- include: header
 -- include: promote_due
 -- include: drop_claims
--- include: limits
+-- include rarely: limits
 -- include: wake
 -- End the claims of these tasks and plan them for `delays` ms from now; `change(header, due)` says
 -- what that does to a header. `texts` are what claims holds for them. `k` names the keys delayed,

@@ -10,14 +10,19 @@
 -- how many of the tasks have others that wait for them.
 local function end_tasks(k, ids, kinds, entries, now)
   if #ids == 0 then return 0 end
-  local records, ended, buried = {}, {}, {}
+  local records, ended, buried, last = {}, {}, {}, 0
   local counted = {s = 0, d = 0, c = 0, e = 0, k = 0, m = 0, w = 0}
   local stamped, at = stamp(now), whole(now)
-  for i, body in ipairs(redis.call('HMGET', k.tasks, unpack(ids))) do
-    records[2 * i - 1], records[2 * i] = ids[i], (body or '') .. entries[i] .. stamped
-    local list = kinds[i] == 'd' and buried or ended
-    list[#list + 1], list[#list + 2] = at, ids[i]
-    counted[kinds[i]] = counted[kinds[i]] + 1
+  local bodies = redis.call('HMGET', k.tasks, unpack(ids))
+  for i = 1, #ids do
+    local id, kind = ids[i], kinds[i]
+    records[2 * i - 1], records[2 * i] = id, (bodies[i] or '') .. entries[i] .. stamped
+    counted[kind] = counted[kind] + 1
+    if kind == 'd' then
+      buried[#buried + 1], buried[#buried + 2] = at, id
+    else
+      ended[last + 1], ended[last + 2], last = at, id, last + 2
+    end
   end
   redis.call('HDEL', k.tasks, unpack(ids))
   redis.call('HSET', k.records, unpack(records))

@@ -1,8 +1,8 @@
--- include: promote_due
--- include: fair
--- include: limits
+-- include rarely: promote_due
+-- include rarely: fair
+-- include rarely: limits
 -- include: queue_add
--- include: locks
+-- include rarely: locks
 -- include: wake
 -- include: open_minute
 local PLAIN = {priority = 0, due = 0}

@@ -1,5 +1,5 @@
 -- include: place
--- include: queue_by_place
+-- include rarely: queue_by_place
 -- include: whole
 -- Keys that take turns. A fair task's place is the next of its key: one behind the last that the key
 -- was given, or behind the turn that its level has come to. So the tasks of several keys alternate,

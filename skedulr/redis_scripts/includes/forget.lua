@@ -1,6 +1,6 @@
--- include: limits
--- include: locks
--- include: tell_waiting
+-- include rarely: limits
+-- include rarely: locks
+-- include rarely: tell_waiting
 -- Drop what is kept beside the bodies of tasks that are over: header, lock, slots, cancel flag,
 -- progress; and tell who waits. `let_go(mode, i)` says which kinds of locks go. `k` names the keys
 -- info, unique, cancels, progress, watch and limiting; mostly none of them exists, which one call

@@ -1,4 +1,4 @@
--- include: header
+-- include rarely: header
 -- A lost lease is charged as a crash, since its owner is presumed dead. An owner that names the claim
 -- again lives: the charge is taken back. `ids` and `tokens` are claims that it holds no more.
 local function forgive(info, ids, tokens)

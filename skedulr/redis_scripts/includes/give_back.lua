@@ -1,6 +1,6 @@
 -- include: claim_text
 -- include: leases
--- include: limits
+-- include rarely: limits
 -- include: queue_add
 -- Put claimed tasks back at their old places: no attempt is counted. `texts` are what claims holds
 -- for them. A suspect goes back among the suspects, and so does one that `suspected` marks. The

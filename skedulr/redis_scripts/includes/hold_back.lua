@@ -1,5 +1,5 @@
--- include: header
--- include: locks
+-- include rarely: header
+-- include rarely: locks
 -- include: whole
 -- A deliverer leaves the submitter this long to tie its tasks to their parents, ms.
 local FIRST_CHANCE = 1000

@@ -3,7 +3,7 @@
 local function lease_give(k, ids, until_ms, apart)
   if streamed(k) and not apart then return end
   local flat = {}
-  for i, id in ipairs(ids) do flat[2 * i - 1], flat[2 * i] = until_ms, id end
+  for i = 1, #ids do flat[2 * i - 1], flat[2 * i] = until_ms, ids[i] end
   redis.call('ZADD', k.leases, unpack(flat))
 end
 

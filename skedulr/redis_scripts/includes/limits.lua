@@ -1,4 +1,4 @@
--- include: limit_text
+-- include rarely: limit_text
 -- include: queue_add
 -- include: wake
 -- include: whole
@@ -24,14 +24,6 @@
 -- kept on the average, and no window has more than its tokens and the burst.
 local LATE = 50
 local RATED = string.byte('r')
-
--- The keys by name.
-local function limiting_of(ready, suspects, info, wake, meta, limits, slots, rates, releases, parked,
-                        queues, turns)
-  return {ready = ready, suspects = suspects, info = info, wake = wake, meta = meta,
-          limits = limits, slots = slots, rates = rates, releases = releases, parked = parked,
-          queues = queues, turns = turns}
-end
 
 -- What is known of limit keys in this call, read once: `lines` by key, what each limit is by its id.
 -- A line is {key, limit (false where nobody can read it), and field, count of a concurrency or spent

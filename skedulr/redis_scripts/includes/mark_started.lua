@@ -1,5 +1,5 @@
 -- include: claim_text
--- include: locks
+-- include rarely: locks
 -- include: whole
 -- A task that is unique until it starts lets the next one in.
 local function release_started(unique, info, ids)

@@ -1,6 +1,6 @@
--- include: fair
--- include: header
--- include: limits
+-- include rarely: fair
+-- include rarely: header
+-- include rarely: limits
 -- include: place
 -- include: queue_add
 -- Move up to `limit` due tasks from delayed to ready, each behind what is already there on its level.

@@ -1,4 +1,4 @@
--- include: pass_over
+-- include rarely: pass_over
 -- Entries of tasks that are claimed are read again only where somebody removed the group: they are
 -- pending for their owners once more, and what is a second entry of a task goes.
 local function leave_claimed(k, ids, places)

@@ -15,6 +15,11 @@ local function read_group(text)
   return tonumber(from) or 0, tonumber(size) or 1, from and named or ' ' .. text
 end
 
+-- Until when a group that starts now is watched: from then on it has run for a while.
+local function watched_until(now)
+  return now + RAN_FOR_A_WHILE
+end
+
 local function group_text(from, size, ids)
   return whole(from) .. ' ' .. size .. (#ids > 0 and ' ' .. table.concat(ids, ' ') or '')
 end

@@ -1,5 +1,5 @@
--- include: limits
--- include: queue_remove
+-- include rarely: limits
+-- include rarely: queue_remove
 -- Take `ids` out of where they wait to start (ready, delayed, suspects, parked, waiting); returns
 -- those that were there. `k` names these keys, stream, removed, tasks, claims, meta, held, outbox
 -- and limiting.
