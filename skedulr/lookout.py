@@ -33,7 +33,7 @@ class Lookout:
         #: None where the system has none.
         self._poll: Any = None
         self._in_vain = self._left_out = self._next_left_out = 0
-        self._gave_way_at = 0.0
+        self._gave_way_at, self._among_greenlets = 0.0, False
 
     def look(self, number: int) -> None:
         """Return when the socket of this file number has something to read, or soon.
@@ -48,7 +48,7 @@ class Lookout:
         if self._poll is None:
             return
         now = time.monotonic()
-        if now - self._gave_way_at > ALONE_S:
+        if self._among_greenlets and now - self._gave_way_at > ALONE_S:
             # Whoever is ready goes first: a loop of submits lets others live, and what they submit
             # meanwhile shares the next call. The answer is not there yet anyway.
             time.sleep(0)
@@ -71,6 +71,8 @@ class Lookout:
     def _watch(self, number: int) -> None:
         """Have the system's own poll, for gevent's gives way."""
         self._number = number
+        # Threads take their turns by themselves, and a sleep of nothing takes one 100 us.
+        self._among_greenlets = time.sleep.__module__ != "time"
         make, patched = getattr(select, "poll", None), sys.modules.get("gevent.monkey")
         if make is not None and patched is not None:
             make = patched.get_original("select", "poll")

@@ -128,6 +128,13 @@ def test_an_include_is_used_and_brings_its_own_includes(name: str) -> None:
         assert called in made or called in known, f"{called} comes from elsewhere"
 
 
+@pytest.mark.parametrize("name", INCLUDES)
+def test_an_include_names_its_own_before_anything_else(name: str) -> None:
+    lines = source(f"includes/{name}").splitlines()
+    named = [line.startswith("-- include") for line in lines]
+    assert named == sorted(named, reverse=True)
+
+
 @pytest.mark.parametrize("name", names())
 def test_an_include_stands_in_a_script_once(name: str) -> None:
     made = re.findall(r"^local function (\w+)", script(name).text, re.MULTILINE)
@@ -175,7 +182,7 @@ def test_what_a_rare_include_has_is_used_by_calls_alone(use: str) -> None:
         "main.lua": f"-- include rarely: one\n{use}\n",
         "includes/one.lua": "local LIMIT = 3\nlocal function rare() return LIMIT end\n",
     }
-    with pytest.raises(ValueError, match=r"one\.lua is included rarely, and the script uses its"):
+    with pytest.raises(ValueError, match=r"one\.lua is included rarely, and main\.lua uses its"):
         put_together("main", texts.__getitem__)
 
 
