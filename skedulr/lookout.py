@@ -29,26 +29,26 @@ class Lookout:
     """Looks at one socket after the other."""
 
     def __init__(self) -> None:
-        self._number = -1
+        self._socket: Any = None
         #: None where the system has none.
         self._poll: Any = None
         self._in_vain = self._left_out = self._next_left_out = 0
-        self._gave_way_at = 0.0
+        self._gave_way_at, self._among_greenlets = 0.0, False
 
-    def look(self, number: int) -> None:
-        """Return when the socket of this file number has something to read, or soon.
+    def look(self, at: Any) -> None:
+        """Return when a socket has something to read, or soon.
 
-        >>> Lookout().look(connection.fileno())                      # doctest: +SKIP
+        >>> Lookout().look(socket.create_connection(("127.0.0.1", 6379)))    # doctest: +SKIP
         """
         if self._left_out:
             self._left_out -= 1
             return
-        if number != self._number:
-            self._watch(number)
+        if at is not self._socket:
+            self._watch(at)
         if self._poll is None:
             return
         now = time.monotonic()
-        if now - self._gave_way_at > ALONE_S:
+        if self._among_greenlets and now - self._gave_way_at > ALONE_S:
             # Whoever is ready goes first: a loop of submits lets others live, and what they submit
             # meanwhile shares the next call. The answer is not there yet anyway.
             time.sleep(0)
@@ -68,12 +68,15 @@ class Lookout:
             self._next_left_out = min(2 * self._next_left_out + 1, MOST_LEFT_OUT)
             self._left_out = self._next_left_out
 
-    def _watch(self, number: int) -> None:
+    def _watch(self, at: Any) -> None:
         """Have the system's own poll, for gevent's gives way."""
-        self._number = number
+        self._socket, self._poll, number = at, None, at.fileno()
+        # Threads take their turns by themselves, and a sleep of nothing takes one 100 us.
+        self._among_greenlets = time.sleep.__module__ != "time"
         make, patched = getattr(select, "poll", None), sys.modules.get("gevent.monkey")
         if make is not None and patched is not None:
             make = patched.get_original("select", "poll")
-        if make is not None and hasattr(os, "sched_yield"):
+        # One that was closed meanwhile has no number: who reads from it will say so.
+        if make is not None and hasattr(os, "sched_yield") and number >= 0:
             self._poll = make()
             self._poll.register(number, _POLLIN)

@@ -98,7 +98,7 @@ class Wire:
             connection.send_packed_command((packed,), check_health=False)
             sent = True
             if self.lookout is not None and connection._sock is not None:
-                self.lookout.look(connection._sock.fileno())
+                self.lookout.look(connection._sock)
             if timeout_s is None and self.timeout_s == connection.socket_timeout:
                 return connection.read_response()
             return connection.read_response(timeout=timeout_s or self.timeout_s)

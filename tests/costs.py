@@ -29,6 +29,7 @@ from skedulr.keys import PoolKeys
 from skedulr.pools.board import Board
 from skedulr.pools.executor import Executor, Limits
 from skedulr.pools.recorder import Recorder
+from skedulr.redis_scripts import script
 from skedulr.store import BATCH, Lane, Store
 from skedulr.wire import Wire
 
@@ -45,6 +46,8 @@ def main(url: str) -> dict[str, float]:
     text = "x" * 100
     figures: dict[str, float] = {}
     noop.submit(text)  # connects, and loads what is loaded at first use
+    for name in ("claim", "finish"):
+        script(name)
 
     def measure(name: str, work: Callable[[], object]) -> None:
         before = _spent(server)

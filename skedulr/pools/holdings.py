@@ -131,8 +131,8 @@ class Holdings:
 
     def forget_all(self, batch: Sequence[tuple[Any, ...]]) -> None:
         """As ``forget``, of tuples that begin with uid and token."""
-        held = self.held
-        if self.started or self.cancelled or self.lost:
+        held, started = self.held, self.started
+        if self.cancelled or self.lost:
             for one in batch:
                 self.forget(one[0], one[1])
             return
@@ -140,6 +140,7 @@ class Holdings:
             uid = one[0]
             if held.get(uid) == one[1]:
                 del held[uid]
+                started.pop(uid, None)
 
     def is_surely_ours(self, uid: bytes, token: bytes) -> bool:
         """Whether a task that was taken may still be started: something was waited for since."""

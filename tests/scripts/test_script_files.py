@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from lupa.lua51 import LuaRuntime
 from skedulr import redis_scripts
 from skedulr.keys import PER_OWNER, SINGLE, SpaceKeys
 from skedulr.redis_scripts import names, script
-from skedulr.redis_scripts.assembly import put_together
+from skedulr.redis_scripts.assembly import collect, put_together
 
 HERE = Path(__file__).parent
 INCLUDES = sorted(
@@ -128,6 +129,13 @@ def test_an_include_is_used_and_brings_its_own_includes(name: str) -> None:
         assert called in made or called in known, f"{called} comes from elsewhere"
 
 
+@pytest.mark.parametrize("name", INCLUDES)
+def test_an_include_names_its_own_before_anything_else(name: str) -> None:
+    lines = source(f"includes/{name}").splitlines()
+    named = [line.startswith("-- include") for line in lines]
+    assert named == sorted(named, reverse=True)
+
+
 @pytest.mark.parametrize("name", names())
 def test_an_include_stands_in_a_script_once(name: str) -> None:
     made = re.findall(r"^local function (\w+)", script(name).text, re.MULTILINE)
@@ -169,14 +177,38 @@ def test_a_file_is_rare_where_all_say_so() -> None:
     assert "from_one" not in text and LuaRuntime().execute(text) == 1
 
 
+@pytest.mark.parametrize("name", names())
+def test_what_a_rare_include_has_is_used_by_calls_alone(name: str) -> None:
+    assert other_uses(name, lambda path: source(path.removesuffix(".lua"))) == []
+
+
 @pytest.mark.parametrize("use", ["local f = rare", "return {rare = rare}", "return LIMIT + 1"])
-def test_what_a_rare_include_has_is_used_by_calls_alone(use: str) -> None:
-    texts = {
-        "main.lua": f"-- include rarely: one\n{use}\n",
+def test_another_use_than_a_call_is_found(use: str) -> None:
+    assert other_uses("main", {
+        "main.lua": f"-- include rarely: one\nlocal n = rare(2) -- rare is not made here\n{use}\n",
         "includes/one.lua": "local LIMIT = 3\nlocal function rare() return LIMIT end\n",
-    }
-    with pytest.raises(ValueError, match=r"one\.lua is included rarely, and the script uses its"):
-        put_together("main", texts.__getitem__)
+    }.__getitem__) != []
+
+
+def other_uses(name: str, read: Callable[[str], str]) -> list[str]:
+    """Names of rare includes that stand elsewhere and are not called there."""
+    pieces, rare = collect(name, read)
+    found = []
+    for own in (piece for piece in pieces if piece.file in rare):
+        uses = [
+            rf"{function}\b(?!\()"
+            for function in re.findall(r"^local function (\w+)", own.text, re.MULTILINE)
+        ] + [
+            rf"{value}\b"
+            for values in re.findall(r"^local (?!function\b)([\w, ]+?)(?: *=|$)", own.text, re.M)
+            for value in values.split(", ")
+        ]
+        for other in (piece for piece in pieces if piece.file != own.file):
+            found += [
+                f"{other.file}: {use}" for use in uses
+                if re.search(rf"(?<![\w.:]){use}", code(other.text))
+            ]
+    return found
 
 
 def test_all_processes_send_the_same_text() -> None:

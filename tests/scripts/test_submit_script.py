@@ -20,6 +20,34 @@ def test_plain_tasks_are_stored_in_order_and_one_fetcher_is_woken(pool: Scripts)
     }
 
 
+def test_one_plain_task_is_stored_the_short_way_as_the_long_way_stores_it(pool: Scripts) -> None:
+    """With a bound to the queue it goes the long way, and so does what is there already."""
+    states, verdicts = [], []
+    for capacity in (0, 100):
+        pool.runner.client.flushall()
+        answers = [
+            pool.submit(task(name), capacity=capacity) for name in ("a", "b", "a")
+        ]
+        states.append(pool.state("tasks"))
+        verdicts.append([one.verdicts for one in answers])
+        assert pool.state()["tasks"] == {
+            "a": body("a", answers[0].now), "b": body("b", answers[1].now)
+        }
+        assert pool.submit(task("a", envelope=b"other"), capacity=capacity).verdicts == "d"
+    assert states[0] == states[1] == {
+        "ready": {"a": place(1), "b": place(2)}, "meta": {"sequence": "2"}, "wake": ["1"],
+    }
+    assert verdicts[0] == verdicts[1] == ["s", "s", "a"]
+
+
+def test_one_plain_task_that_has_ended_is_not_stored_again(pool: Scripts) -> None:
+    pool.submit(task("a"))
+    pool.finish_now()
+    before = pool.state()
+    assert pool.submit(task("a")).verdicts == "a"
+    assert pool.state() == before
+
+
 def test_an_empty_batch_changes_nothing(pool: Scripts) -> None:
     assert pool.submit().rest == [""]
     assert pool.state() == {}

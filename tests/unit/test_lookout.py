@@ -49,7 +49,7 @@ def looked(one: Lookout, at: socket.socket, times: int = 1) -> list[bool]:
     seen = []
     for _ in range(times):
         before = Counted.asked
-        one.look(at.fileno())
+        one.look(at)
         seen.append(Counted.asked > before)
     return seen
 
@@ -90,6 +90,13 @@ def test_another_connection_is_looked_at_like_the_one_before(
     assert looked(one, there, CHANCE + 2) == [*[True] * (CHANCE + 1), False]
 
 
+def test_at_a_closed_connection_nobody_looks(
+    pair: tuple[socket.socket, socket.socket]
+) -> None:
+    pair[0].close()
+    assert looked(Lookout(), pair[0]) == [False]
+
+
 def test_where_the_system_has_no_poll_nobody_looks(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +116,7 @@ def looked(alone_s):
     lookout.ALONE_S = alone_s
     turns.clear()
     other = gevent.spawn(turns.append, "another greenlet")
-    one.look(here.fileno())
+    one.look(here)
     seen = list(turns)
     other.join()
     return seen
