@@ -244,8 +244,8 @@ class Committer:
                 except BaseException:
                     self._die(batch)
                     raise
-                finally:
-                    self._users.pop("wire", None)
+                # Not where it was killed: by then its successor may have the wire.
+                self._users.pop("wire", None)
             if self._stopped and not self._waiting:
                 self._wire.close()
                 return

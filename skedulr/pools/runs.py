@@ -52,6 +52,11 @@ class Run:
         "uid", "worker",
     )
 
+    #: Of its envelope; there once that was read.
+    args: list[Any]
+    kwargs: dict[str, Any]
+    extras: dict[str, Any]
+
     def __init__(
         self, claimed: Claimed, worker: Worker, started_ms: int,
         describe: Callable[[Run], Context],
@@ -73,12 +78,6 @@ class Run:
         self.spawned: set[Any] | None = None
         #: The wheel's entry of its time limit, or of the end of its last words.
         self.limit: Any = None
-
-    def read(
-        self, name: str, args: list[Any], kwargs: dict[str, Any], extras: dict[str, Any]
-    ) -> None:
-        """What is to be called, as its envelope says."""
-        self.name, self.args, self.kwargs, self.extras = name, args, kwargs, extras
 
     @property
     def context(self) -> Context | None:

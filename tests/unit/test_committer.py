@@ -510,3 +510,33 @@ def test_a_killed_committer_fails_its_callers_and_a_new_one_serves_the_rest() ->
     outcomes, dead = snippets.run(KILL, patched=True, environ=here)
     assert dead
     assert outcomes == {"a": [True, True], "b0": "s", "b1": "s", "b2": "s", "later": "s"}
+
+
+SUCCESSOR = KILL.partition("first = gevent.spawn")[0].replace("    return inner(*arguments)", """\
+    under_way.append(len(under_way))
+    try:
+        return inner(*arguments)
+    finally:
+        seen.append(len(under_way))
+        under_way.pop()""").replace("bench =", "seen, under_way = [], []\nbench =") + """
+first = gevent.spawn(call, "a")
+assert store.entered.wait(5)
+second = gevent.spawn(call, "b")
+gevent.idle()
+store.entered.clear()
+gevent.kill(senders[0])
+assert store.entered.wait(5)
+third = gevent.spawn(call, "c")
+gevent.idle()
+store.gate.set()
+gevent.joinall([first, second, third], timeout=20)
+report([outcomes, max(seen)])
+"""
+
+
+def test_the_wire_of_a_new_committer_stays_its_own_when_the_killed_one_is_gone() -> None:
+    here = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(snippets.TESTS)])}
+    outcomes, together = snippets.run(SUCCESSOR, patched=True, environ=here)
+    assert outcomes == {"a": [True, True], "b": "s", "c": "s"}
+    assert together == 1
+
