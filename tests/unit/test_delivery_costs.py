@@ -37,7 +37,7 @@ class Counted:
             return run(script, keys, args)
 
         def call_counted(command: str, *args: Any) -> Any:
-            self.calls[command] += command != "EVALSHA"  # a script, which is counted by its name
+            self.calls[command] += command != "EVAL"  # a script, which is counted by its name
             return call(command, *args)
 
         wire.run, wire.call = run_counted, call_counted  # type: ignore[method-assign,assignment]
