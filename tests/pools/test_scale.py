@@ -187,6 +187,8 @@ def test_a_drained_node_claims_nothing_and_others_go_on(start: Start) -> None:
     assert app_of(first).client.drain_node(node["id"], True) is False
     wait_until(lambda: pool(first)["workers"] == 0, "its pool has no workers")
     wait_until(lambda: app_of(first).client.overview().nodes[0]["drained"], "it is shown")
+    # What is shown is what is wanted: the child follows a moment later.
+    first.wait_log("0 workers instead of 2")
     first.submit("quick", pool="default")
     second = start(pools="default=1", folder="second")
     second.effects.wait("ran", count=1)

@@ -97,6 +97,8 @@ def test_without_modules_it_says_so_and_claims_nothing(nodes: Nodes, one_server:
     node = nodes(one_server.url, modules=()).start(ready=None)
     uid = node.submit("quick")
     node.wait_log("nothing is claimed")
+    # It says so before it listens to signals, and leads after that.
+    node.wait_log("leads, term")
     node.signal(signal.SIGTERM)
     assert node.wait() == 0
     assert node.task(uid)["state"] == "queued"
