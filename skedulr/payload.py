@@ -260,14 +260,18 @@ def _zone(zone: tzinfo | None) -> tuple[str | None, str | None]:
 def _moment(kind: type[datetime] | type[time], form: list[Any]) -> datetime | time:
     text, fold, key, name = form
     moment = kind.fromisoformat(text)
+    if text[-16:-15] in ("+", "-") and text[-15:-6] == "00:00:00.":
+        # Python takes an offset of less than a second for none.
+        offset = timedelta(microseconds=int(text[-16:-15] + text[-6:]))
+        moment = moment.replace(tzinfo=timezone(offset))
     if fold:
         moment = moment.replace(fold=fold)
     if key is not None:
         return _in_zone(moment, key)
     if name is not None:
-        offset = moment.utcoffset()
-        assert offset is not None
-        return moment.replace(tzinfo=timezone(offset, name))
+        known = moment.utcoffset()
+        assert known is not None
+        return moment.replace(tzinfo=timezone(known, name))
     return moment
 
 

@@ -502,7 +502,7 @@ class Model:
 
     def promote(self, now: int, limit: int) -> list[int]:
         moved = self._promote(now, limit)
-        if moved:
+        if moved or self._in(SUSPECT):
             self._wake()
         return [moved, self._next_due()]
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -109,6 +109,17 @@ def test_every_supported_value_comes_back_equal_and_of_the_same_types(value):
     back = decode(encode(value))
     assert back == as_lists(value)
     assert typed(back) == typed(as_lists(value))
+
+
+@pytest.mark.parametrize("moment", [datetime(2000, 1, 1, 12), time(12), time(12, 0, 0, 1)])
+@pytest.mark.parametrize("micros", [1, -1, 999_999, -999_999, 1_000_001])
+@pytest.mark.parametrize("name", [None, "odd"])
+def test_an_offset_of_less_than_a_second_comes_back(moment, micros, name):
+    """Which Python itself takes for none when it reads it."""
+    offset = timedelta(microseconds=micros)
+    value = moment.replace(tzinfo=timezone(offset) if name is None else timezone(offset, name))
+    back = decode(encode(value))
+    assert back == value and typed(back) == typed(value)
 
 
 @given(st.lists(VALUES, max_size=4))
