@@ -234,11 +234,6 @@ def read_call(
         whole = payload.decode(body[:-STAMP])
     except PayloadError:
         whole = payload.decode_stream(body)[0]
-    if codec is None and type(whole) is list and len(whole) == 4:
-        version, name, call, extras = whole
-        # Nearly always: what _parts would come to, without asking for what is rare.
-        if version == VERSION and type(call) is list and len(call) == 2:
-            return name, call[0], call[1], extras or {}
     return _parts(whole, codec, run=True)
 
 
@@ -268,6 +263,11 @@ def submitted_ms(body: bytes) -> int:
 def _parts(
     whole: Any, codec: Codec | None, *, run: bool
 ) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
+    if codec is None and type(whole) is list and len(whole) == 4 and whole[0] == VERSION:
+        version, name, call, extras = whole
+        # Nearly always, and then there is nothing more to ask for.
+        if type(call) is list and len(call) == 2:
+            return name, call[0], call[1], extras or {}
     version = whole[0] if isinstance(whole, list) and whole else None
     if type(version) is int and version > SEALED_VERSION:
         # Before anything else of it is looked at: its form is not known here.

@@ -262,16 +262,16 @@ def _moment(kind: type[datetime] | type[time], form: list[Any]) -> datetime | ti
     moment = kind.fromisoformat(text)
     if text[-16:-15] in ("+", "-") and text[-15:-6] == "00:00:00.":
         # Python takes an offset of less than a second for none.
-        offset = timedelta(microseconds=int(text[-16:-15] + text[-6:]))
-        moment = moment.replace(tzinfo=timezone(offset))
+        micros = int(text[-16:-15] + text[-6:])
+        moment = moment.replace(tzinfo=timezone(timedelta(microseconds=micros)))
     if fold:
         moment = moment.replace(fold=fold)
     if key is not None:
         return _in_zone(moment, key)
     if name is not None:
-        known = moment.utcoffset()
-        assert known is not None
-        return moment.replace(tzinfo=timezone(known, name))
+        offset = moment.utcoffset()
+        assert offset is not None
+        return moment.replace(tzinfo=timezone(offset, name))
     return moment
 
 

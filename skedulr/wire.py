@@ -73,8 +73,8 @@ class Wire:
         self._whereabouts = whereabouts
         self._connection: Connection | None = None
         self._thread = 0
-        #: Looks for the answers of ``call`` before this greenlet or thread gives way; None: it
-        #: gives way at once.
+        #: Looks for answers before this greenlet or thread gives way, but for those that were given
+        #: a bound of their own, which take their time; None: it gives way at once.
         self.lookout: Lookout | None = None
         #: In a Cluster all goes through it, and this wire has no connection itself.
         self._router: Router[Wire] | None = None
@@ -97,7 +97,7 @@ class Wire:
         try:
             connection.send_packed_command((packed,), check_health=False)
             sent = True
-            if self.lookout is not None and connection._sock is not None:
+            if self.lookout and timeout_s is None and connection._sock is not None:
                 self.lookout.look(connection._sock)
             if timeout_s is None and self.timeout_s == connection.socket_timeout:
                 return connection.read_response()

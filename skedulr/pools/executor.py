@@ -76,7 +76,7 @@ class Executor:
             unknown_after_s=limits.unknown_after_s, on_lost=self.holdings.forget,
         )
         self._variables: Variables = copy_context()
-        self._recipes, self._describe = Recipes(app, pool), self._context
+        self._recipes = Recipes(app, pool)
         self._taken_since = 0
         self._closed = False
         #: What runs, by uid.
@@ -189,7 +189,7 @@ class Executor:
     def _run_one(self, worker: Worker, claimed: Claimed) -> bool:
         """Run one task; False where the run was abandoned and this greenlet is to end."""
         uid = claimed.uid
-        run = worker.run = Run(claimed, worker, self._clock.redis_ms(), self._describe)
+        run = worker.run = Run(claimed, worker, self._clock.redis_ms(), self._context)
         self.running[uid] = run
         self._taken_since += 1
         self._board.begin_task(worker.slot, uid)

@@ -121,26 +121,19 @@ class Holdings:
     def forget(self, uid: bytes, token: bytes) -> None:
         """Nothing is owed for this claim any more: recorded, given back, or lost. The task may be
         held under a newer one, which stays."""
-        if self.held.get(uid) != token:
-            return
-        self.held.pop(uid, None)
-        self.started.pop(uid, None)
-        self.cancelled.discard(uid)
-        if self.lost:
-            self.lost.discard((uid, token))
+        self.forget_all(((uid, token),))
 
     def forget_all(self, batch: Sequence[tuple[Any, ...]]) -> None:
         """As ``forget``, of tuples that begin with uid and token."""
-        held, started = self.held, self.started
-        if self.cancelled or self.lost:
-            for one in batch:
-                self.forget(one[0], one[1])
-            return
+        held, started, cancelled, lost = self.held, self.started, self.cancelled, self.lost
         for one in batch:
-            uid = one[0]
-            if held.get(uid) == one[1]:
-                del held[uid]
+            uid, token = one[0], one[1]
+            if held.get(uid) == token:
+                held.pop(uid, None)
                 started.pop(uid, None)
+                cancelled.discard(uid)
+                if lost:
+                    lost.discard((uid, token))
 
     def is_surely_ours(self, uid: bytes, token: bytes) -> bool:
         """Whether a task that was taken may still be started: something was waited for since."""

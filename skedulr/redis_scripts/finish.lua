@@ -35,6 +35,7 @@ local ids, tokens = {}, {}
 for i = 1, count do ids[i], tokens[i] = ARGV[4 * i - 1], ARGV[4 * i] end
 local told = 0
 local verdicts, kept, texts = judge_claims(claims, ids, tokens)
+-- These look for themselves as well; but they are made when they are called, which is rare.
 if string.find(verdicts, 'l', 1, true) then forgive_lost(info, ids, tokens, verdicts) end
 if #kept > 0 then
   local ending, kinds, entries, samples, sampled = {}, {}, {}, {}, 0

@@ -6,7 +6,7 @@
 -- RETURNS  {now ms, 1 or 0 if the pool knows no such limit, '' or where to go on}
 -- include: now
 -- include: limiting
--- include rarely: limits
+-- include: limits
 -- include: wake
 local ready, suspects, info, wake, meta, limits, slots, rates, releases, parked,
   queues = unpack(KEYS)

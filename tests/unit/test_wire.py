@@ -16,6 +16,7 @@ from servers import Server, wait_until
 from skedulr.addresses import options_of
 from skedulr.app import Skedulr
 from skedulr.errors import ConfigError
+from skedulr.lookout import Lookout
 from skedulr.pools.plainwire import PlainWire
 from skedulr.redis_scripts import Script, script
 from skedulr.wire import (
@@ -74,6 +75,28 @@ def test_answers_come_as_bytes_numbers_lists_and_none(wire: Wire) -> None:
     assert wire.call("GET", "none") is None
     assert wire.call("INCRBY", "n", 7) == 7
     assert wire.call("MGET", "k", "none", b"n") == ["ü".encode(), None, b"7"]
+
+
+class Looked(Lookout):
+    """How often somebody looked."""
+
+    times = 0
+
+    def look(self, at: Any) -> None:
+        self.times += 1
+        super().look(at)
+
+
+def test_nobody_looks_for_an_answer_that_takes_its_time(wire: Wire) -> None:
+    """As of a WAIT for replicas: looked for in vain, it would keep the next submits from looking."""
+    wire.run(ECHO, [], [])  # known there from now on
+    wire.lookout = looked = Looked()
+    assert wire.call("PING") == b"PONG"
+    assert wire.run(ECHO, [], ["a"]) == [b"a"]
+    assert looked.times == 2
+    wire.call("PING", timeout_s=1.0)
+    assert wire.replicated("k", 1, 10) == 0
+    assert looked.times == 2
 
 
 def test_several_questions_go_in_one_piece_and_are_answered_in_order(wire: Wire) -> None:
