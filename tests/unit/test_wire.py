@@ -88,7 +88,7 @@ class Looked(Lookout):
 
 
 def test_nobody_looks_for_an_answer_that_takes_its_time(wire: Wire) -> None:
-    """As of a WAIT for replicas: looked for in vain, it would keep the next submits from looking."""
+    """As of a WAIT for replicas: to look for that in vain would keep the next submits from it."""
     wire.run(ECHO, [], [])  # known there from now on
     wire.lookout = looked = Looked()
     assert wire.call("PING") == b"PONG"
