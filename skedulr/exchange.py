@@ -2,7 +2,7 @@
 
 redis-py makes connections (addresses, passwords, TLS); what is said on them goes this way, under
 gevent and in native threads alike. Its own way of sending and reading is made for more cases than
-ours, and took as long as all else that a submit does in this process.
+ours: with it one caller stored 3 % less.
 """
 
 from __future__ import annotations
