@@ -681,7 +681,7 @@ class Client:
         process that dies meanwhile leaves nothing that runs: a deliverer removes it all.
         Raises what a submit raises.
         """
-        pool, uid = split_id(id)
+        pool, _ = split_id(id)
         places = [
             [name, call.task.option("pool", "default"), *([] if kind is None else [kind])]
             for name, kind, call in steps
@@ -690,19 +690,41 @@ class Client:
             message.name_part(name), (), {}, {"steps": places}, self.config.payload_limit,
             self.config.payload_limit + 400 * len(places),
         )
+        calls = [call for _, _, call in steps]
+        deadline = time.monotonic() + self.config.submit_timeout_s
+        while not self._begin_workflow(id, body, calls, given=given):
+            # What an earlier try had left was removed in the middle of this one.
+            if not given or time.monotonic() > deadline:
+                raise StorageUnavailable(
+                    f"workflow {id} took too long to be stored, and was removed: nothing of it runs"
+                )
+            time.sleep(_LOOK_S)
+        try:
+            self._ask(lambda wire: self._tell_deliverers(wire, [pool]))
+        except StorageUnavailable as error:
+            log.debug("the deliverers could not be told, and look by themselves: %s", error)
+
+    def _begin_workflow(
+        self, id: str, body: bytes, calls: Sequence[Call[Any]], *, given: bool
+    ) -> bool:
+        """Store it and let it begin, if it has not; False where a deliverer took it for unfinished
+        and removed it meanwhile."""
+        pool, uid = split_id(id)
         held = Submission(uid, body, "0 - - A")
         try:
             self._settle(pool, self._process().committer(pool).submit([held]), 0)
         except StorageUnavailable as error:
             raise self._unstarted(error, maybe=False) from error
-        if given and self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0]).record:
-            return  # it has begun, and is the same: another one would have been a duplicate
+        if given and self._has_begun(pool, uid):
+            return True  # and is the same: another one would have been a duplicate
         asked = False
         try:
-            self._store_steps(call for _, _, call in steps)
-            entry, asked = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(places)}), True
+            self._store_steps(calls)
+            entry, asked = message.entry(message.SUCCEEDED, "", 0, 0, {"steps": len(calls)}), True
             begun = self._ask(lambda wire: self._store(pool).begin(wire, "begin", uid, entry))
         except BaseException as error:
+            if given and isinstance(error, TaskNotFound) and self._was_removed(pool, uid):
+                return False  # and so were the steps that others of its steps wait for
             # Under an id of the user's another process may be storing the same workflow just now:
             # what is unfinished after a minute goes by itself.
             gone = None if given else self._drop_workflow(id, body)
@@ -711,14 +733,14 @@ class Client:
             if gone is not False:
                 raise self._unstarted(error, maybe=asked and not gone) from error
             begun = ENDED  # it had begun, and that was not heard
-        if begun == UNKNOWN:
-            raise StorageUnavailable(
-                f"workflow {id} took too long to be stored, and was removed: nothing of it runs"
-            )
-        try:
-            self._ask(lambda wire: self._tell_deliverers(wire, [pool]))
-        except StorageUnavailable as error:
-            log.debug("the deliverers could not be told, and look by themselves: %s", error)
+        return begun != UNKNOWN
+
+    def _has_begun(self, pool: str, uid: str) -> bool:
+        return self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0]).record is not None
+
+    def _was_removed(self, pool: str, uid: str) -> bool:
+        held = self._ask(lambda wire: self._store(pool).may_begin(wire, uid))
+        return not held and not self._has_begun(pool, uid)
 
     def _unstarted(self, error: StorageUnavailable, *, maybe: bool) -> StorageUnavailable:
         """Why a workflow could not be started: whatever is stored of it, it runs only once it has

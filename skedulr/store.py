@@ -436,6 +436,10 @@ class Store:
         letter: bytes = self._run(wire, "begin", [what, uid, entry])[1]
         return letter.decode()
 
+    def may_begin(self, wire: Runner, uid: str) -> bool:
+        """Whether a workflow is held back still: it has not begun, and nobody removes it."""
+        return bool(wire.call("HEXISTS", self.keys.waiting, uid))
+
 
 def _nobody() -> None:
     """Until someone listens."""

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn, Protocol
 
-from hiredis import pack_command
+from hiredis import ProtocolError, pack_command
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.connection import Connection, UnixDomainSocketConnection
@@ -27,6 +27,7 @@ from redis.retry import Retry
 
 from .addresses import CLUSTER, SENTINEL, Node, kind_of, read_address
 from .cluster import Router, slot_map, slot_of
+from .exchange import Exchange
 from .lookout import Lookout
 from .redis_scripts import Script
 from .sentinels import ASK_S, connect_to_master
@@ -72,6 +73,8 @@ class Wire:
         self.url, self.name, self.timeout_s, self.place = url, name, timeout_s, at
         self._whereabouts = whereabouts
         self._connection: Connection | None = None
+        #: What is said on that connection; None where there is none.
+        self._exchange: Exchange | None = None
         self._thread = 0
         #: Looks for answers before this greenlet or thread gives way, but for those that were given
         #: a bound of their own, which take their time; None: it gives way at once.
@@ -88,20 +91,17 @@ class Wire:
         """
         if self._router is not None:
             return self._router.call(*command, timeout_s=timeout_s)
-        # Packed here: redis-py looks at each part first, which took longer than the packing.
-        return self._exchange(pack_command(command), timeout_s)
+        return self._ask(pack_command(command), timeout_s)
 
-    def _exchange(self, packed: bytes, timeout_s: float | None = None) -> Any:
-        connection = self._connection or self._connect()
+    def _ask(self, packed: bytes, timeout_s: float | None = None) -> Any:
+        exchange = self._exchange or self._connect()
         sent = False
         try:
-            connection.send_packed_command((packed,), check_health=False)
+            exchange.send(packed)
             sent = True
-            if self.lookout and timeout_s is None and connection._sock is not None:
-                self.lookout.look(connection._sock)
-            if timeout_s is None and self.timeout_s == connection.socket_timeout:
-                return connection.read_response()
-            return connection.read_response(timeout=timeout_s or self.timeout_s)
+            if self.lookout and timeout_s is None:
+                self.lookout.look(exchange.socket)
+            return exchange.read(timeout_s or self.timeout_s)
         except exceptions.ResponseError as error:
             raise self._judged(error) from error
         except BaseException as error:
@@ -115,13 +115,12 @@ class Wire:
         """
         if self._router is not None:
             return self._router.calls(commands)
-        connection = self._connection or self._connect()
+        exchange = self._exchange or self._connect()
         sent = False
         try:
-            packed = b"".join(map(pack_command, commands))
-            connection.send_packed_command((packed,), check_health=False)
+            exchange.send(b"".join(map(pack_command, commands)))
             sent = True
-            return [connection.read_response() for _ in commands]
+            return [exchange.read(self.timeout_s) for _ in commands]
         except exceptions.ResponseError as error:
             # The answers behind this one are still to come: they must not be taken for others.
             self.close()
@@ -134,7 +133,7 @@ class Wire:
         try:
             if self._router is not None:
                 return self._router.call("EVALSHA", script.sha, len(keys), *keys, *args)
-            return self._exchange(_pack_script(script, keys, args))
+            return self._ask(_pack_script(script, keys, args))
         except exceptions.NoScriptError:
             return self.call("EVAL", script.text, len(keys), *keys, *args)
 
@@ -148,15 +147,14 @@ class Wire:
         if self._router is not None:
             self._router.call(*wait, timeout_s=wait_s + self.timeout_s)
             return self.run(script, keys, args)
-        connection = self._connection or self._connect()
+        exchange = self._exchange or self._connect()
         sent = waiting = False
         try:
-            packed = pack_command(wait) + _pack_script(script, keys, args)
-            connection.send_packed_command((packed,), check_health=False)
+            exchange.send(pack_command(wait) + _pack_script(script, keys, args))
             sent = waiting = True
-            connection.read_response(timeout=wait_s + self.timeout_s)
+            exchange.read(wait_s + self.timeout_s)
             waiting = False
-            return connection.read_response(timeout=self.timeout_s)
+            return exchange.read(self.timeout_s)
         except exceptions.NoScriptError:
             return self.call("EVAL", script.text, len(keys), *keys, *args)
         except exceptions.ResponseError as error:
@@ -205,7 +203,7 @@ class Wire:
         """Drop the connection, if there is one; the next call makes a new one."""
         if self._router is not None:
             self._router.close()
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._exchange = self._connection, None, None
         if connection is not None:
             connection.disconnect()
 
@@ -214,7 +212,7 @@ class Wire:
         if self._router is not None:
             for line in self._router.lines:
                 line.leave()
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._exchange = self._connection, None, None
         leave_connection(connection)
 
     def _give_up(self, error: BaseException, sent: bool) -> NoReturn:
@@ -230,13 +228,14 @@ class Wire:
             self.close()
         return judged
 
-    def _connect(self) -> Connection:
-        self._connection = open_connection(
+    def _connect(self) -> Exchange:
+        connection = self._connection = open_connection(
             self.url, name=self.name, timeout_s=self.timeout_s, at=self.place,
             whereabouts=self._whereabouts,
         )
         self._thread = socket_thread()
-        return self._connection
+        exchange = self._exchange = Exchange(connection._sock, self.timeout_s)
+        return exchange
 
     def _line(self, node: Node) -> Wire:
         return Wire(self.url, name=self.name, at=node)
@@ -406,7 +405,7 @@ def _break_off(error: BaseException, *, sent: bool) -> NoReturn:
     """Raise what a broken-off call comes to."""
     if isinstance(error, exceptions.BusyLoadingError):
         raise Refused(f"LOADING {error}") from error
-    if isinstance(error, exceptions.InvalidResponse):
+    if isinstance(error, (exceptions.InvalidResponse, ProtocolError)):
         text = f"something else than Redis answers there ({error})"
         raise NotRedis(text, sent=sent) from error
     if isinstance(error, (exceptions.RedisError, OSError)):

@@ -68,6 +68,16 @@ class Gone(WireError):
     """The owner was released: whatever it claimed belongs to others now."""
 
 
+def reply_error(text: str) -> exceptions.ResponseError:
+    """redis-py's error for what Redis answered; with its code, unlike redis-py's own.
+
+    >>> str(reply_error("ERR no such key"))
+    'ERR no such key'
+    """
+    kind = exceptions.NoScriptError if text.startswith("NOSCRIPT") else exceptions.ResponseError
+    return kind(text)
+
+
 def judge(error: exceptions.ResponseError) -> WireError | None:
     """The wire error that a reply of Redis stands for, or None where it is a fault of ours."""
     text = str(error)

@@ -35,6 +35,10 @@ log = logging.getLogger("skedulr.hub")
 #: A driver that died twice without having slept in between is started after this long.
 RESTART_PAUSE_S = 0.1
 
+#: What repeats this seldom, or more seldom, does so on the process's beat, which comes this often,
+#: seconds: an idle process wakes up once for all of it. To wake costs more than what is then done.
+BEAT_S = 1.0
+
 #: ``_wake_at_ms`` of a driver that is not asleep: no deadline is earlier, so none moves its timer.
 AWAKE = -math.inf
 #: And of one that sleeps without a timer.
@@ -71,6 +75,8 @@ class Driver:
         self.monotonic_ms = monotonic_ms or Clock().monotonic_ms
         self._wheel = Wheel(start_ms=self.monotonic_ms()) if wheel is None else wheel
         self._background = background
+        #: Set by the first that asks for one.
+        self._first_beat_ms: int | None = None
         #: How often it woke up, for a reason or without: an idle wheel does not move it.
         self.wakeups = 0
         #: How often its greenlet died and was replaced.
@@ -138,12 +144,28 @@ class Driver:
 
         So it never overlaps itself, and after a stall it runs once, not once for each time missed.
         The first run is one period from now. ``jitter=0.1`` makes each pause up to a tenth
-        shorter or longer, so that processes started together do not go on in step.
+        shorter or longer, so that processes started together do not go on in step. A pause of a
+        second or more ends on the process's beat: see ``beat_in``.
         """
         if not period_s > 0 or not 0 <= jitter < 1:
             raise ValueError(f"every needs period_s > 0 and 0 <= jitter < 1: {period_s}, {jitter}")
-        run_later = partial(self.after, internal=internal, inline=inline)
+        run_later = partial(self._run_later, internal=internal, inline=inline)
         return Repeat(run_later, period_s, callback, jitter)
+
+    def beat_in(self, delay_s: float) -> int:
+        """When to do what is in no hurry, about ``delay_s`` seconds from now, in milliseconds.
+
+        Of a second or more it is up to half a second earlier or later: at one of the process's
+        beats, a second apart, so that all there is of the kind is done at one waking.
+        """
+        due_ms = self.monotonic_ms() + math.ceil(delay_s * 1000)
+        if delay_s < BEAT_S:
+            return due_ms
+        first_ms, beat_ms = self._first_beat_ms, round(BEAT_S * 1000)
+        if first_ms is None:
+            # On a tick, so that what is due on a beat is not late by the wheel's rounding up.
+            self._first_beat_ms = first_ms = -(-due_ms // self.tick_ms) * self.tick_ms
+        return first_ms + round((due_ms - first_ms) / beat_ms) * beat_ms
 
     def wake(self) -> None:
         """Look at the clock now, not when the timer ends. For clocks that jump: those of tests."""
@@ -223,6 +245,11 @@ class Driver:
             timer.close()
 
     # What is due
+
+    def _run_later(
+        self, delay_s: float, callback: Callback, *, internal: bool, inline: bool
+    ) -> Entry:
+        return self.at(self.beat_in(delay_s), callback, internal=internal, inline=inline)
 
     def _fire(self, entry: Entry) -> None:
         """Hand the entry over. It is taken where it runs, so a cancel until then still wins."""

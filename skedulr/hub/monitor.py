@@ -97,7 +97,7 @@ class Monitor:
     def _plan(self) -> None:
         # On a tick exactly, or the wheel's rounding up would be taken for lag.
         tick_ms = self._driver.tick_ms
-        ticks = -int(-(self._monotonic() + self._interval_s) * 1000 // tick_ms)
+        ticks = -(-self._driver.beat_in(self._interval_s) // tick_ms)
         self._entry = self._driver.at(ticks * tick_ms, self._measure, inline=True)
 
     def _measure(self) -> None:

@@ -9,6 +9,7 @@ to (faulthandler's): text that is written when no Python code can run any more.
 from __future__ import annotations
 
 import mmap
+import time
 from struct import Struct
 from typing import Any
 
@@ -26,6 +27,7 @@ NOBODY = -1
 _USUAL, _UNLIMITED = 255, 254
 #: The number of the field that is written at each switch of greenlets.
 ON_CPU = FIELDS.index("on_cpu")
+_HUB_BEAT = FIELDS.index("hub_beat")
 
 
 def _field(index: int) -> property:
@@ -68,6 +70,10 @@ class Board:
         self._memory = mmap.mmap(-1, _HEAD + slots * _SLOT)
         self.numbers: Any = memoryview(self._memory)[:_HEAD].cast("d")
         self.on_cpu = NOBODY
+
+    def note_life(self) -> None:
+        """The hub runs at this moment."""
+        self.numbers[_HUB_BEAT] = time.monotonic()
 
     def begin_task(self, slot: int, uid: bytes) -> None:
         """Worker ``slot`` has the CPU and runs this task from now on."""

@@ -192,7 +192,7 @@ class Child:
         space = SpaceKeys(config.namespace)
         name = f"skedulr:{spec.node}:{pool}"
         self.driver = Driver(monotonic_ms=_monotonic_ms)
-        self.monitor = Monitor(self.driver)
+        self.monitor = Monitor(self.driver, on_beat=self.board.note_life)
         clock = Clock()
         self.recorder = Recorder(
             store=store, on_gone=self._gone,
@@ -262,8 +262,9 @@ class Child:
         )
         self.heart = Heart(
             store=store, wire=PlainWire(spec.url, name=f"{name}:heart"), owner=owner,
-            executor=self.executor, board=self.board, lease_s=config.lease, on_word=self._on_word,
-            on_gone=self._gone, log=self.log,
+            executor=self.executor, board=self.board, lease_s=config.lease,
+            hang_timeout_s=config.hang_timeout, on_word=self._on_word, on_gone=self._gone,
+            log=self.log,
         )
 
     def _refused(self, error: ConfigError) -> None:

@@ -130,6 +130,8 @@ class Executor:
             # It was recovered, and came back to us: what runs under the old claim is lost.
             self.interrupt(uid, LOST)
         self.holdings.accept(claims, starting, sent_at)
+        # What begins to compute now is silent from now on, not since the last sign of life.
+        self._board.note_life()
         self.workers.wake()
 
     def resume(self) -> None:

@@ -17,12 +17,12 @@ log = logging.getLogger("skedulr.master")
 
 #: From ABRT to KILL, seconds.
 KILL_AFTER_S = 2.0
-#: A heart that beats at least twice a second and has not for this long is silent, seconds; with
+#: A heart that beats at least once a second and has not for this long is silent, seconds; with
 #: a short lease sooner, a sixth of it, but not before it could have beaten.
-SILENT_S, SOONEST_S = 1.0, 0.3
+SILENT_S, SOONEST_S = 1.5, 0.3
 #: A child that has not booted by then is mentioned in the log, seconds.
 SLOW_BOOT_S = 30.0
-#: The master itself was held up when its looks, each half a second, are so far apart, seconds, or
+#: The master itself was held up when its looks, one a second or more, are so far apart, seconds, or
 #: half of a short ``timeout_s``; then nobody is judged before the children had as much time again.
 LATE_S, SOONEST_LATE_S = 3.0, 1.0
 

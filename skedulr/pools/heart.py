@@ -2,7 +2,8 @@
 
 - renews the leases of everything the child holds, every third of a lease, and passes on which
   claims are lost and which tasks cancelled;
-- asks the hub for a sign of life and writes both beats on the board;
+- asks the hub for a sign of life where it gives none by itself, and writes its own beat on the
+  board;
 - gives back claimed tasks that have not started, once the hub was silent for a second, or every
   worker busy: what computes or takes long does not hold back others. So it does with what a claim
   takes whose answer the silent hub does not read.
@@ -33,8 +34,8 @@ _start_new_thread = monkey.get_original("_thread", "start_new_thread")
 _sleep = monkey.get_original("time", "sleep")
 
 #: Between two looks, seconds: while something is held, and while nothing is. What begins to compute
-#: in the longer one is noticed no later, for the hub's silence counts from its start.
-TICK_S, IDLE_TICK_S = 0.25, 0.5
+#: in the longer one is noticed no later, for the hub gives a sign when it takes something in.
+TICK_S, IDLE_TICK_S = 0.25, 1.0
 #: A hub silent for this long does not start what is still pending, seconds.
 SILENT_S = 1.0
 
@@ -44,19 +45,22 @@ class Heart:
 
     def __init__(
         self, *, store: Storage, wire: PlainWire, owner: str, executor: Executor, board: Board,
-        lease_s: float, on_word: Callable[[list[tuple[bytes, bytes]], list[bytes]], None],
+        lease_s: float, hang_timeout_s: float,
+        on_word: Callable[[list[tuple[bytes, bytes]], list[bytes]], None],
         on_gone: Callable[[], None], log: Any,
     ) -> None:
         self._store, self._wire, self._owner = store, wire, owner
         self._executor, self._board = executor, board
         self._lease_s, self._on_word, self._on_gone, self._log = lease_s, on_word, on_gone, log
-        # Shorter than what the master takes for silence, which a short lease makes shorter.
-        self._idle_s = max(TICK_S, min(IDLE_TICK_S, lease_s / 12))
+        # Shorter than what the master takes for silence of either, which these make shorter.
+        self._idle_s = max(TICK_S, min(IDLE_TICK_S, lease_s / 12, hang_timeout_s / 8))
         # A renewal that is lost on the way must be noticed while there is time for another one.
         wire.timeout_s = min(wire.timeout_s, lease_s / 3)
         self._words: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._troubled = False
+        #: When the hub was asked for a sign of life, monotonic seconds.
+        self._asked_at = 0.0
         #: The claim that was under way when the hub fell silent, or None; whether it took anything.
         self._unread: int | None = None
         self._found = False
@@ -80,7 +84,7 @@ class Heart:
     # On the hub
 
     def _hear(self) -> None:
-        self._board.hub_beat = time.monotonic()
+        self._board.note_life()
         while self._words:
             self._words.popleft()()
 
@@ -91,12 +95,12 @@ class Heart:
         while not self._stopping:
             now = time.monotonic()
             self._board.heart_beat = now
-            self._async.send()
+            silent = self._is_silent(now)
             try:
                 due = now - renewed_at >= self._lease_s / 3 or self._executor.holdings.in_doubt
                 if due and self._renew():
                     renewed_at = now
-                if now - self._board.hub_beat > SILENT_S:
+                if silent:
                     self.take_back("the hub was silent for over a second")
                     self._take_unread()
                 elif self._unread is not None:
@@ -116,8 +120,24 @@ class Heart:
                 self._troubled = True
             except Exception as error:
                 self._tell(partial(self._log.error, "the heart stumbled: %r", error))
-            _sleep(TICK_S if self._executor.holdings.held or self._returning else self._idle_s)
+            _sleep(TICK_S if self._is_needed() else self._idle_s)
         self._wire.close()
+
+    def _is_needed(self) -> bool:
+        """Whether more than a sign of life now and then is asked of it."""
+        unanswered = self._asked_at > self._board.hub_beat
+        return bool(self._executor.holdings.held or self._returning or unanswered)
+
+    def _is_silent(self, now: float) -> bool:
+        """Whether the hub has been asked for a sign of life and gave none for a second; asks it,
+        unless it has given one by itself and nothing is held. To ask is to wake it up."""
+        last: float = self._board.hub_beat
+        unanswered = self._asked_at > last
+        if self._is_needed() or now - last > self._idle_s + TICK_S:
+            if not unanswered:
+                self._asked_at = now
+            self._async.send()
+        return unanswered and now - last > SILENT_S
 
     def _tell(self, word: Callable[[], None]) -> None:
         if len(self._words) < 1000:

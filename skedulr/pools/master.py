@@ -50,8 +50,9 @@ from .vitals import NEAR_MAX_RSS, Vitals
 
 log = logging.getLogger("skedulr.master")
 
-#: Between two looks when nothing happens, seconds; less where the lease is under 5 s.
-LOOK_S = 0.5
+#: Between two looks, seconds: while some child is coming or going, less where the lease is under
+#: 5 s; and while all are there, less where the lease or the time limit of hangs is short.
+LOOK_S, CALM_LOOK_S = 0.5, 1.0
 #: Between two looks at the stored sizes that nothing asked for, seconds: whoever changes one may
 #: die before it is counted as a change.
 SIZES_S = 60.0
@@ -122,7 +123,7 @@ class Master:
         self._more_workers = 0
         #: Whether the leader has given this node a share of some pool.
         self._tuned_once = False
-        self._has_served = False
+        self._has_served = self._calm = False
         self._told: tuple[Any, ...] = ()
         self._stopping_since: float | None = None
         self._killed = False
@@ -132,16 +133,16 @@ class Master:
         """Supervise; the exit status. ``beside`` is called once the children are forked."""
         self._start(beside)
         look_s = min(LOOK_S, self.config.lease / 10)
+        calm_s = min(CALM_LOOK_S, self.config.lease / 10, self.config.hang_timeout / 8)
         while not self._is_over():
-            for number in self._signals.wait(look_s):
+            for number in self._signals.wait(max(look_s, calm_s) if self._calm else look_s):
                 self._act_on(number)
             for death in self.children.reap():
                 self._after(death)
             now = time.monotonic()
             self._hangs.look(self.children.alive(), now)
             self._hurry(now)
-            if self._stopping_since is None:
-                self._supervise()
+            self._calm = self._stopping_since is None and self._supervise()
             self._notifier.alive(now)
         self._finish()
         return self._status
@@ -254,7 +255,8 @@ class Master:
 
     # Supervision
 
-    def _supervise(self) -> None:
+    def _supervise(self) -> bool:
+        """See to it that every child is there; whether they all are."""
         self._follow_sizes()
         self.children.spawn_missing()
         settled = self.children.settle()
@@ -270,6 +272,7 @@ class Master:
             self._has_served = True
             self._notifier.ready(self._state())
         self._tell_changes()
+        return settled and self.children.all_ready() and not (self._rolling or self._reloading)
 
     def _reload(self, why: str) -> None:
         """Replace children one by one, each new one ready before its predecessor goes."""

@@ -16,6 +16,7 @@ from redis.connection import SSLConnection
 
 from ..addresses import CLUSTER, SENTINEL, Node, kind_of, read_address
 from ..cluster import Router
+from ..exchange import Exchange
 from ..redis_scripts import Script
 from ..sentinels import ASK_S, connect_to_master
 from ..wire_errors import Barred, NotAnswered, NotRedis, Refused, barred_by, judge
@@ -31,7 +32,7 @@ class PlainWire:
     ) -> None:
         self.url, self.name, self.timeout_s, self._to = url, name, timeout_s, to
         self._socket: Any = None
-        self._reader: Any = None
+        self._exchange: Exchange | None = None
         self._router: Router[PlainWire] | None = None
         if to is None and kind_of(url) == CLUSTER:
             self._router = Router(url, self, self._line)
@@ -40,9 +41,9 @@ class PlainWire:
         """Send one command and return its answer; raises NotAnswered, Refused, ResponseError."""
         if self._router is not None:
             return self._router.call(*command)
-        if self._socket is None:
+        if self._exchange is None:
             self._connect()
-        return self._exchange(command)
+        return self._say(command)
 
     def calls(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The answers to several commands, one after the other."""
@@ -61,20 +62,25 @@ class PlainWire:
         """Drop the connection; safe twice."""
         if self._router is not None:
             self._router.close()
-        held, self._socket = self._socket, None
+        held, self._socket, self._exchange = self._socket, None, None
         if held is not None:
             held.close()
 
-    def _exchange(self, command: tuple[Any, ...]) -> Any:
+    def _say(self, command: tuple[Any, ...]) -> Any:
+        exchange = self._exchange
+        assert exchange is not None
         sent = False
         try:
-            self._socket.sendall(hiredis.pack_command(command))
+            exchange.send(hiredis.pack_command(command))
             sent = True
-            while (reply := self._reader.gets()) is False:
-                data = self._socket.recv(65536)
-                if not data:
-                    raise OSError("the server closed the connection")
-                self._reader.feed(data)
+            return exchange.read(self.timeout_s)
+        except exceptions.NoScriptError:
+            raise
+        except exceptions.ResponseError as error:
+            judged = judge(error) or barred_by(str(error))
+            if isinstance(judged, Refused):
+                self.close()
+            raise judged or error from error
         except OSError as error:
             self.close()
             raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
@@ -82,18 +88,6 @@ class PlainWire:
             self.close()
             text = f"something else than Redis answers there ({error})"
             raise NotRedis(text, sent=sent) from error
-        if isinstance(reply, hiredis.ReplyError):
-            self._raise(str(reply))
-        return reply
-
-    def _raise(self, text: str) -> None:
-        if text.startswith("NOSCRIPT"):
-            raise exceptions.NoScriptError(text)
-        error = exceptions.ResponseError(text)
-        judged = judge(error) or barred_by(text)
-        if isinstance(judged, Refused):
-            self.close()
-        raise judged or error
 
     def _connect(self) -> None:
         address = read_address(self.url)
@@ -117,7 +111,7 @@ class PlainWire:
     def _connect_to_a_master(self, options: Mapping[str, Any]) -> None:
         self._connect_to(options)
         try:
-            role = self._exchange(("ROLE",))[0]
+            role = self._say(("ROLE",))[0]
         except (Barred, exceptions.ResponseError):
             return  # forbidden: its first write will tell
         if role != b"master":
@@ -129,14 +123,14 @@ class PlainWire:
             self._socket = self._open(options)
         except OSError as error:
             raise NotAnswered(str(error), sent=False) from error
-        self._reader = hiredis.Reader()
+        self._exchange = Exchange(self._socket, self.timeout_s)
         try:
             if options.get("password"):
                 who = [options["username"]] if options.get("username") else []
-                self._exchange(("AUTH", *who, options["password"]))
-            self._exchange(("CLIENT", "SETNAME", self.name))
+                self._say(("AUTH", *who, options["password"]))
+            self._say(("CLIENT", "SETNAME", self.name))
             if options.get("db"):
-                self._exchange(("SELECT", options["db"]))
+                self._say(("SELECT", options["db"]))
         except BaseException:
             # Half introduced, it would be used as somebody else the next time.
             self.close()

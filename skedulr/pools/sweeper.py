@@ -17,8 +17,9 @@ from ..wire import Wire, WireError
 
 log = logging.getLogger("skedulr.pool")
 
-#: Between two sweeps for expired leases, seconds: a dead host's tasks are back in lease + 5 s.
-RECOVER_S = 4.0
+#: Between two sweeps for expired leases, seconds; a fifth more or less, to the next beat: a dead
+#: host's tasks are back in lease + 5 s.
+RECOVER_S = 3.6
 #: Between two trims of old records, seconds.
 TRIM_S = 60.0
 #: Between two steps that add the minute that is over to what is longer, seconds.

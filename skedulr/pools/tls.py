@@ -35,7 +35,7 @@ def context_of(options: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 class TlsSocket:
-    """``sendall``, ``recv`` and ``close`` over TLS on a connected raw socket."""
+    """What an exchange needs of a socket, over TLS on a connected raw one."""
 
     def __init__(self, raw: Any, context: ssl.SSLContext, host: str) -> None:
         self._raw = raw
@@ -46,18 +46,27 @@ class TlsSocket:
         """Agree with the server; OSError (ssl.SSLError among them) where that fails."""
         self._until_done(self._object.do_handshake)
 
-    def sendall(self, data: bytes) -> None:
+    def settimeout(self, timeout_s: float) -> None:
+        """Of each wait for the server."""
+        self._raw.settimeout(timeout_s)
+
+    def send(self, data: bytes) -> int:
+        """Send all of it; how much that was."""
+        self.sendall(data)
+        return len(data)
+
+    def sendall(self, data: bytes | memoryview) -> None:
         """Send all of it."""
         self._until_done(lambda: self._object.write(data))
         self._flush()
 
-    def recv(self, size: int) -> bytes:
-        """Up to ``size`` bytes; b"" at the end."""
+    def recv_into(self, room: bytearray) -> int:
+        """Read what is there, waiting for the first of it; how many bytes, 0 at the end."""
         try:
-            received: bytes = self._until_done(lambda: self._object.read(size))
+            count: int = self._until_done(lambda: self._object.read(len(room), room))
         except ssl.SSLZeroReturnError:
-            return b""
-        return received
+            return 0
+        return count
 
     def close(self) -> None:
         """Close the socket under it."""

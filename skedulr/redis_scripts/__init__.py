@@ -47,5 +47,7 @@ def names() -> list[str]:
     )
 
 
+@cache
 def _read(path: str) -> str:
+    # Most scripts include the same few files.
     return files(__name__).joinpath(*path.split("/")).read_text("utf-8")

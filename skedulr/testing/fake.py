@@ -31,15 +31,31 @@ class FakeWire(SharedWire):
 
     def _connect(self) -> Any:
         connection: Any = self._pool.get_connection()
+        exchange: Any = _FakeExchange(connection)
         # The server's command, found by its name: scripts and callers alike ask this one.
         connection.get_socket().time = self._time
         _keep_compiled(connection.get_socket())
-        self._connection = connection
-        return connection
+        self._connection, self._exchange = connection, exchange
+        return exchange
 
     def _time(self) -> list[bytes]:
         seconds, ms = divmod(self._clock.ms, 1000)
         return [b"%d" % seconds, b"%d" % (ms * 1000)]
+
+
+class _FakeExchange:
+    """As ``Exchange``, where there is no socket."""
+
+    socket = None
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def send(self, packed: bytes) -> None:
+        self._connection.send_packed_command((packed,), check_health=False)
+
+    def read(self, timeout_s: float) -> Any:
+        return self._connection.read_response()
 
 
 def _keep_compiled(socket: Any) -> None:

@@ -11,13 +11,15 @@ ends with status 1 where a limit is broken. --scale makes the large parts smalle
   children   two children of a pool beside one
   aof        with an append-only file, fsync every second, beside none
   backlog    a drain of a long queue beside short ones
-  latency    submit to start, idle and at half load
+  latency    submit to start, idle and at half load; beside the idle one a bare hop through the
+             server between two processes, and how much slower this machine is after a pause
   precision  lateness of delayed tasks, alone and among 200,000 that are due tomorrow
   far        the same among millions: precision and the child's memory stay
   io         2,000 tasks that wait 100 ms on a socket each, 1,000 workers, beside as many bare
              greenlets that do the same
   mixed      what slow tasks, one in a hundred, do to the waits of fast ones
-  idle       CPU and commands of a master with two children that have nothing to do
+  idle       CPU and commands of a master with two children that have nothing to do, and CPU of a
+             bare process that wakes up as often
   start      from the command to the first task run
 """
 
@@ -144,6 +146,11 @@ def backlog(bench: Bench) -> None:
 def latency(bench: Bench) -> None:
     with bench.ground(payload=0) as ground:
         bench.note_all(bench.run(ground, "latency"))
+    hop = bench.rig.floor("hop", bench.rig.server.url, parts.Amounts().probes, parts.GAP_S)
+    bench.figures.note("latency: p50 of a bare hop, ms", hop["p50_ms"])
+    bench.figures.note("latency: p99 of a bare hop, ms", hop["p99_ms"])
+    slow = bench.rig.floor("slow")
+    bench.figures.note("latency: a loop after 20 ms of sleep", slow["after_20_ms"])
 
 
 def precision(bench: Bench) -> None:
@@ -173,27 +180,10 @@ def child_mb(ground: Ground) -> float:
     return float(max(one.memory_info().rss for one in processes) / 2**20)
 
 
-#: What gevent itself can do of it: nothing is fetched, checked, bounded or recorded here.
-BARE_IO = """
-from gevent import monkey
-monkey.patch_all()
-import gevent, skedulr_app as app
-wait, times, workers = {0}, {1}, {2}
-def work():
-    for _ in range(times):
-        app.on_socket(wait)
-for _ in range(2):
-    began = time.time()
-    gevent.joinall([gevent.spawn(work) for _ in range(workers)])
-    took = time.time() - began
-print(json.dumps(times * wait / took))
-"""
-
-
 def io(bench: Bench) -> None:
     tasks, wait_s, workers = 2_000, 0.1, 1_000
     bench.rig.fresh()
-    bare = bench.rig.call(BARE_IO.format(wait_s, tasks // workers, workers))
+    bare = bench.rig.floor("io", wait_s, tasks // workers, workers)["part"]
     bench.figures.note("io: part of the ideal, bare gevent", bare)
     bench.rig.fresh()
     with bench.rig.running(bench.rig.master(f"default={workers}")):
@@ -247,6 +237,9 @@ def idle(bench: Bench, seconds: float = 20) -> None:
         bench.figures.note("idle: % of a core per child",
                            100 * (cpu_s(master) - began) / seconds / 2)
         bench.figures.note("idle: commands/s per child", commands / seconds / 2)
+    # A child wakes up three times a second, and with it half of its master twice.
+    bare = bench.rig.floor("idle", 4, seconds)["cpu"]
+    bench.figures.note("idle: % of a bare process, 4 wakes/s", bare)
 
 
 def start(bench: Bench) -> None:

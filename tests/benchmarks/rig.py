@@ -66,6 +66,15 @@ class Rig:
         )
         return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else None
 
+    def floor(self, part: str, *arguments: object) -> dict[str, float]:
+        """What the machine itself allows: a part of ``floor.py``."""
+        done = subprocess.run(
+            [sys.executable, str(HERE / "floor.py"), part, *map(str, arguments)], env=self.env,
+            cwd=self.folder, stdout=subprocess.PIPE, text=True, check=True,
+        )
+        found: dict[str, float] = json.loads(done.stdout)
+        return found
+
     @contextmanager
     def running(self, command: Sequence[str]) -> Iterator[psutil.Process]:
         """A worker for the length of the block; what it says goes to a file."""

@@ -265,6 +265,16 @@ def test_no_page_is_wider_than_the_screen(page: Any, ids: dict[str, str]) -> Non
             assert over <= 0, (path, width, over)
 
 
+def test_no_name_of_a_page_is_cut_off_on_a_screen_of_a_desk(page: Any) -> None:
+    page.goto("/")
+    for width in (900, 1100, 1101, 1200, 1280, 1320, 1321, 1440, 1920):
+        page.set_viewport_size({"width": width, "height": 800})
+        over = page.evaluate(
+            "(nav => nav.scrollWidth - nav.clientWidth)(document.querySelector('.bar nav'))"
+        )
+        assert over <= 0, (width, over)
+
+
 def test_nothing_jumps_while_a_page_loads_or_is_kept_up_to_date(
     tab: Callable[..., Any], shop: Shop, ids: dict[str, str]
 ) -> None:

@@ -390,6 +390,52 @@ def test_a_workflow_whose_producer_died_half_way_runs_nothing_and_is_removed(
         assert not flows.app.wire.call("EXISTS", POOL.waiting, POOL.held, POOL.tasks, POOL.outbox)
 
 
+@pytest.mark.parametrize("step", ["_store_steps", "_tie"])
+def test_a_workflow_that_is_removed_while_it_is_submitted_again_is_stored_anew(
+    flows: Flows, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    client = flows.app.client
+
+    def start() -> Any:
+        with flows.app.workflow("night", id="night-1") as w:
+            first = w.add(flows.run.bind("a"))
+            w.add(flows.run.using(pool="other").bind("b"), depends_on=first)
+        return w
+
+    def die(*given: Any) -> None:
+        raise Died
+
+    with monkeypatch.context() as death:
+        death.setattr(client, "_tie", die)
+        with suppress(Died):
+            start()
+    real, times = getattr(client, step), []
+
+    def remove_first(*given: Any) -> Any:
+        times.append(step)
+        if len(times) == 1:
+            flows.app.advance(70)
+            flows.app.advance(70)
+            assert not flows.app.wire.call("HLEN", POOL.waiting)
+        return real(*given)
+
+    monkeypatch.setattr(client, step, remove_first)
+    w = start()
+    flows.app.drain()
+    assert len(times) > 1
+    assert (w.state, flows.ran) == ("succeeded", ["a", "b"])
+    assert w.info()["counts"] == {"succeeded": 2}
+
+
+def test_a_step_of_a_workflow_with_an_id_that_waits_for_nobody_known_is_told(flows: Flows) -> None:
+    with pytest.raises(TaskNotFound, match="default/nope, which is unknown"), \
+            flows.app.workflow("night", id="night-1") as w:
+        w.add(flows.run.bind("b"), after="default/nope")
+    flows.app.advance(70)
+    flows.app.drain()
+    assert flows.ran == []
+
+
 def test_a_cancelled_workflow_starts_nothing_more(flows: Flows) -> None:
     with flows.app.workflow("w") as w:
         a = w.add(flows.run.using(delay=60).bind("a"))

@@ -576,8 +576,41 @@ def test_repeat_may_cancel_itself(driver: Driver, clock: HandClock) -> None:
 def test_jitter_stretches_and_shortens_within_its_share(driver: Driver, clock: HandClock) -> None:
     entries = [driver.every(100, print, jitter=0.2)._entry for _ in range(200)]
     delays = [entry.deadline_ms - clock.now_ms for entry in entries]
-    assert 80_000 <= min(delays) < 90_000
-    assert 110_000 < max(delays) <= 120_001
+    assert 79_500 <= min(delays) < 90_000
+    assert 110_000 < max(delays) <= 120_500
+
+
+def test_seldom_repeats_share_a_beat_and_frequent_ones_keep_their_own_time(
+    driver: Driver, clock: HandClock
+) -> None:
+    ran_ms: list[int] = []
+    clock.now_ms += 7
+    for period_s in (1, 2, 3.75):
+        clock.now_ms += 130
+        driver.every(period_s, lambda: ran_ms.append(clock.now_ms))
+    clock.now_ms += 130
+    start_ms = clock.now_ms
+    often = driver.every(0.3, print)._entry
+    assert often.deadline_ms == start_ms + 300
+    often.cancel()
+    for _ in range(800):
+        clock.move(10)
+    # The beat is that of the first one, who asked 390 ms before, to the next tick.
+    (phase_ms,) = {(ms - start_ms) % 1_000 for ms in ran_ms}
+    assert 610 <= phase_ms <= 620
+    assert len(ran_ms) == 8 + 4 + 2
+    assert len(set(ran_ms)) == 8
+
+
+def test_pause_of_a_second_or_more_is_half_a_second_off_at_most(clock: HandClock) -> None:
+    driver = Driver(monotonic_ms=clock)
+    first_ms = driver.beat_in(1)
+    for delay_s in (1.0, 1.49, 1.51, 2.0, 3.75, 59.9):
+        for _ in range(50):
+            clock.now_ms += 37
+            due_ms = driver.beat_in(delay_s)
+            assert abs(due_ms - clock.now_ms - delay_s * 1000) <= 501
+            assert (due_ms - first_ms) % 1_000 == 0 and due_ms % driver.tick_ms == 0
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "names", "sizing", "subscription", "wires", "handles", "hooks", "scheduling", "dag",
      "signatures", "defaults",
      "dependencies", "limit_store", "figures", "measures", "metrics", "lead", "tuning"),
-    ("wire", "wire_errors", "lookout", "whereabouts", "addresses", "sentinels", "cluster",
-     "redis_scripts", "keys", "message", "payload", "retries", "limiting", "uids", "context",
-     "logs", "servercheck", "acl", "statistics", "codecs", "kept", "transfer"),
+    ("wire", "wire_errors", "exchange", "lookout", "whereabouts", "addresses", "sentinels",
+     "cluster", "redis_scripts", "keys", "message", "payload", "retries", "limiting", "uids",
+     "context", "logs", "servercheck", "acl", "statistics", "codecs", "kept", "transfer"),
     ("cronline", "config", "clock", "errors", "errortext", "embedded", "_version"),
 )
 #: These see less than their place would allow.

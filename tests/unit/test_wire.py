@@ -418,12 +418,12 @@ def test_an_interrupt_in_mid_call_drops_the_connection(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire.call("PING")
-    connection: Any = wire._connection
+    exchange: Any = wire._exchange
 
     def interrupted(*args: Any, **kwargs: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(connection, "read_response", interrupted)
+    monkeypatch.setattr(exchange, "read", interrupted)
     with pytest.raises(KeyboardInterrupt):
         wire.call("ECHO", "lost")
     assert not wire.connected

@@ -1,5 +1,6 @@
 """The measured task for Skedulr: one master with one child."""
 
+import resource
 import socket
 import time
 
@@ -8,8 +9,10 @@ import gevent.socket
 import skedulr
 from skedulr.bench import meter
 
-#: Nobody writes to it: what waits for it waits for its time to be over.
-SILENT = socket.socketpair()
+#: Sockets that nobody writes to: what waits for one waits for its time to be over. Each waits on
+#: one of its own, as it would for a server's answer.
+SILENT = []
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
 
 @skedulr.task(name="noop")
@@ -25,11 +28,17 @@ def slow(seconds):
 @skedulr.task(name="on_socket")
 def on_socket(seconds):
     began = time.time()
+    wait_on_socket(seconds)
+    meter.hit(began)  # when it began, and now, when it ends
+
+
+def wait_on_socket(seconds):
+    ends = SILENT.pop() if SILENT else socket.socketpair()
     try:
-        gevent.socket.wait_read(SILENT[0].fileno(), seconds)
+        gevent.socket.wait_read(ends[0].fileno(), seconds)
     except TimeoutError:
         pass
-    meter.hit(began)  # when it began, and now, when it ends
+    SILENT.append(ends)
 
 
 def enqueue(count):
