@@ -30,6 +30,7 @@ ALLOWED = {
     ("committer.py", "Committer._commit", "sleep"): f"{OUTAGE}, {THREAD}",
     ("pools/control.py", "Control._run", "sleep"): OUTAGE,
     ("client.py", "Client.stack", "sleep"): f"between two looks, {THREAD}",
+    ("client.py", "Client.start_workflow", "sleep"): f"while another removes it, {THREAD}",
     ("cli/pace.py", "Pace.parts", "sleep"): "a command's own pace, in a process without a hub",
     ("bench/ground.py", "Ground.wait_starts", "sleep"): BENCH,
     ("bench/ground.py", "Ground.wait_settled", "sleep"): BENCH,
