@@ -346,7 +346,7 @@ def test_a_workflow_s_graph_follows_its_steps_and_leads_to_them(page: Any, shop:
     answer = page.goto(f"/workflows/{w.id}")
     assert answer.status == 200
     expect(page.locator("#graph .step")).to_have_count(2)
-    # Both wait until a deliverer has heard that the workflow begins; only then the one, for the other.
+    # Both wait until a deliverer hears that the workflow begins; then the one, for the other.
     expect(page.locator("#graph .step.waiting")).to_have_count(1)
     expect(page.locator("#graph .step.waiting")).to_contain_text("second")
     # Live: nothing is loaded anew.
