@@ -355,11 +355,11 @@ class StorageContract:
     ) -> None:
         bench.submit("a")
         held = bench.claim()
-        failure = Failure(b"a", held.token, 60, FAILED)
+        failure = Failure(b"a", held.token, LEASE_MS, FAILED)
         assert bench.storage.retry(bench.lane("o1"), [failure]) == KEPT
         assert bench.finish(["a"], held.token) == LOST
         assert bench.claim().uids == []
-        bench.pass_ms(70)
+        bench.pass_ms(LEASE_MS + 10)
         again = bench.claim()
         assert (again.uids, again.attempts("a")) == (["a"], 1)
         journal = message.read_journal(again.claims.rows[2])
@@ -368,9 +368,10 @@ class StorageContract:
     def test_a_task_that_is_put_off_counts_no_attempt(self, bench: Bench) -> None:
         bench.submit("a")
         held = bench.claim()
-        assert bench.storage.defer(bench.lane("o1"), [Deferral(b"a", held.token, 40)]) == KEPT
+        deferral = Deferral(b"a", held.token, LEASE_MS)
+        assert bench.storage.defer(bench.lane("o1"), [deferral]) == KEPT
         assert bench.claim().uids == []
-        bench.pass_ms(50)
+        bench.pass_ms(LEASE_MS + 10)
         again = bench.claim()
         assert (again.uids, again.attempts("a")) == (["a"], 0)
 
