@@ -739,7 +739,7 @@ class Client:
         return self._ask(lambda wire: self._queries(pool).look(wire, [uid])[0]).record is not None
 
     def _was_removed(self, pool: str, uid: str) -> bool:
-        held = self._ask(lambda wire: self._store(pool).may_begin(wire, uid))
+        held = self._ask(lambda wire: self._store(pool).waits(wire, uid))
         return not held and not self._has_begun(pool, uid)
 
     def _unstarted(self, error: StorageUnavailable, *, maybe: bool) -> StorageUnavailable:

@@ -336,12 +336,12 @@ class Delivery:
     def _given_up(self, pool: str, uid: str) -> bool:
         """Whether a map step was cancelled or removed. One that is skipped already, because a task
         of it failed, may be opened again, and the others run as they do beside any join."""
-        keys = self._store(pool).keys
-        if self._wire.call("HEXISTS", keys.waiting, uid):
+        store = self._store(pool)
+        if store.waits(self._wire, uid):
             return False
         for _, record in self._records([f"{pool}/{uid}"]):
             if record is None:
-                return not self._wire.call("HEXISTS", keys.tasks, uid)
+                return not self._wire.call("HEXISTS", store.keys.tasks, uid)
             try:
                 return message.read_journal(record).end_state == "cancelled"
             except PayloadError:

@@ -43,8 +43,6 @@ class Lookout:
         if self._left_out:
             self._left_out -= 1
             return
-        if at is None:
-            return  # what answers in this very process has done so
         if at is not self._socket:
             self._watch(at)
         if self._poll is None:

@@ -436,8 +436,8 @@ class Store:
         letter: bytes = self._run(wire, "begin", [what, uid, entry])[1]
         return letter.decode()
 
-    def may_begin(self, wire: Runner, uid: str) -> bool:
-        """Whether a workflow is held back still: it has not begun, and nobody removes it."""
+    def waits(self, wire: Runner, uid: str) -> bool:
+        """Whether a task waits for others; a workflow, whether it has not begun and still can."""
         return bool(wire.call("HEXISTS", self.keys.waiting, uid))
 
 

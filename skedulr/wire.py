@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NoReturn, Protocol
 
-from hiredis import ProtocolError, pack_command
+from hiredis import pack_command
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.connection import Connection, UnixDomainSocketConnection
@@ -32,7 +32,7 @@ from .lookout import Lookout
 from .redis_scripts import Script
 from .sentinels import ASK_S, connect_to_master
 from .whereabouts import Whereabouts
-from .wire_errors import ROLE_CHANGED, barred_by, judge
+from .wire_errors import ROLE_CHANGED, barred_by, break_off, judge
 from .wire_errors import Barred as Barred
 from .wire_errors import Gone as Gone
 from .wire_errors import NotAnswered as NotAnswered
@@ -218,7 +218,7 @@ class Wire:
     def _give_up(self, error: BaseException, sent: bool) -> NoReturn:
         """Raise what a broken-off call comes to. The connection may hold half a reply: it goes."""
         self.close()
-        _break_off(error, sent=sent)
+        break_off(error, sent=sent)
 
     def _judged(self, error: exceptions.ResponseError) -> Exception:
         judged = judge(error)
@@ -377,7 +377,7 @@ def _connected(options: Mapping[str, Any], *, name: str, timeout_s: float) -> Co
             barred = barred_by(str(error))
             if barred is not None:
                 raise barred from error
-        _break_off(error, sent=False)
+        break_off(error, sent=False)
     return connection
 
 
@@ -388,7 +388,7 @@ def _answer(connection: Connection, command: tuple[Any, ...]) -> Any:
     except exceptions.ResponseError as error:
         raise judge(error) or error from error
     except BaseException as error:
-        _break_off(error, sent=False)
+        break_off(error, sent=False)
 
 
 def _check_role(connection: Connection) -> None:
@@ -399,19 +399,6 @@ def _check_role(connection: Connection) -> None:
         return  # forbidden: its first write will tell
     if role != b"master":
         raise Refused(f"READONLY it is a {role.decode()}")
-
-
-def _break_off(error: BaseException, *, sent: bool) -> NoReturn:
-    """Raise what a broken-off call comes to."""
-    if isinstance(error, exceptions.BusyLoadingError):
-        raise Refused(f"LOADING {error}") from error
-    if isinstance(error, (exceptions.InvalidResponse, ProtocolError)):
-        text = f"something else than Redis answers there ({error})"
-        raise NotRedis(text, sent=sent) from error
-    if isinstance(error, (exceptions.RedisError, OSError)):
-        # redis-py's sentences end in a stop; ours go on.
-        raise NotAnswered(str(error).rstrip(".") or type(error).__name__, sent=sent) from error
-    raise error  # a kill or a time-out of the greenlet in mid-command
 
 
 def make_connection(options: Mapping[str, Any], *, name: str, timeout_s: float) -> Connection:

@@ -8,6 +8,9 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+from hiredis import ProtocolError
 from redis import exceptions
 
 #: Replies that mean "try again later", by their first word.
@@ -113,3 +116,16 @@ def barred_by(text: str) -> Barred | None:
         if (code == name and name != "ERR") or words in text.lower():
             return Barred(f"{meaning} ({plain})", sent=False)
     return None
+
+
+def break_off(error: BaseException, *, sent: bool) -> NoReturn:
+    """Raise what a broken-off call comes to."""
+    if isinstance(error, exceptions.BusyLoadingError):
+        raise Refused(f"LOADING {error}") from error
+    if isinstance(error, (exceptions.InvalidResponse, ProtocolError)):
+        text = f"something else than Redis answers there ({error})"
+        raise NotRedis(text, sent=sent) from error
+    if isinstance(error, (exceptions.RedisError, OSError)):
+        # redis-py's sentences end in a stop; ours go on.
+        raise NotAnswered(str(error).rstrip(".") or type(error).__name__, sent=sent) from error
+    raise error  # a kill or a time-out of the greenlet in mid-command

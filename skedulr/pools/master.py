@@ -123,7 +123,7 @@ class Master:
         self._more_workers = 0
         #: Whether the leader has given this node a share of some pool.
         self._tuned_once = False
-        self._has_served = self._calm = False
+        self._has_served = False
         self._told: tuple[Any, ...] = ()
         self._stopping_since: float | None = None
         self._killed = False
@@ -133,16 +133,17 @@ class Master:
         """Supervise; the exit status. ``beside`` is called once the children are forked."""
         self._start(beside)
         look_s = min(LOOK_S, self.config.lease / 10)
-        calm_s = min(CALM_LOOK_S, self.config.lease / 10, self.config.hang_timeout / 8)
+        calm_s = max(look_s, min(CALM_LOOK_S, self.config.lease / 10, self.config.hang_timeout / 8))
+        calm = False
         while not self._is_over():
-            for number in self._signals.wait(max(look_s, calm_s) if self._calm else look_s):
+            for number in self._signals.wait(calm_s if calm else look_s):
                 self._act_on(number)
             for death in self.children.reap():
                 self._after(death)
             now = time.monotonic()
             self._hangs.look(self.children.alive(), now)
             self._hurry(now)
-            self._calm = self._stopping_since is None and self._supervise()
+            calm = self._stopping_since is None and self._supervise()
             self._notifier.alive(now)
         self._finish()
         return self._status

@@ -19,7 +19,7 @@ from ..cluster import Router
 from ..exchange import Exchange
 from ..redis_scripts import Script
 from ..sentinels import ASK_S, connect_to_master
-from ..wire_errors import Barred, NotAnswered, NotRedis, Refused, barred_by, judge
+from ..wire_errors import Barred, NotAnswered, Refused, barred_by, break_off, judge
 from .tls import TlsSocket, context_of
 
 
@@ -31,7 +31,6 @@ class PlainWire:
         to: Mapping[str, Any] | None = None,
     ) -> None:
         self.url, self.name, self.timeout_s, self._to = url, name, timeout_s, to
-        self._socket: Any = None
         self._exchange: Exchange | None = None
         self._router: Router[PlainWire] | None = None
         if to is None and kind_of(url) == CLUSTER:
@@ -62,9 +61,9 @@ class PlainWire:
         """Drop the connection; safe twice."""
         if self._router is not None:
             self._router.close()
-        held, self._socket, self._exchange = self._socket, None, None
+        held, self._exchange = self._exchange, None
         if held is not None:
-            held.close()
+            held.socket.close()
 
     def _say(self, command: tuple[Any, ...]) -> Any:
         exchange = self._exchange
@@ -74,20 +73,14 @@ class PlainWire:
             exchange.send(hiredis.pack_command(command))
             sent = True
             return exchange.read(self.timeout_s)
-        except exceptions.NoScriptError:
-            raise
         except exceptions.ResponseError as error:
             judged = judge(error) or barred_by(str(error))
             if isinstance(judged, Refused):
                 self.close()
             raise judged or error from error
-        except OSError as error:
+        except BaseException as error:
             self.close()
-            raise NotAnswered(str(error) or type(error).__name__, sent=sent) from error
-        except hiredis.ProtocolError as error:
-            self.close()
-            text = f"something else than Redis answers there ({error})"
-            raise NotRedis(text, sent=sent) from error
+            break_off(error, sent=sent)
 
     def _connect(self) -> None:
         address = read_address(self.url)
@@ -120,10 +113,9 @@ class PlainWire:
 
     def _connect_to(self, options: Mapping[str, Any]) -> None:
         try:
-            self._socket = self._open(options)
+            self._exchange = Exchange(self._open(options), self.timeout_s)
         except OSError as error:
             raise NotAnswered(str(error), sent=False) from error
-        self._exchange = Exchange(self._socket, self.timeout_s)
         try:
             if options.get("password"):
                 who = [options["username"]] if options.get("username") else []

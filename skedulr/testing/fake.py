@@ -44,12 +44,13 @@ class FakeWire(SharedWire):
 
 
 class _FakeExchange:
-    """As ``Exchange``, where there is no socket."""
-
-    socket = None
+    """As ``Exchange``, where there is no socket: its own stands for one that is closed."""
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self._connection, self.socket = connection, self
+
+    def fileno(self) -> int:
+        return -1
 
     def send(self, packed: bytes) -> None:
         self._connection.send_packed_command((packed,), check_health=False)

@@ -25,7 +25,9 @@ from gevent import monkey
 monkey.patch_all()
 
 import gevent  # noqa: E402
+import psutil  # noqa: E402
 import redis  # noqa: E402
+from rig import cpu_s, quantile  # noqa: E402
 
 
 def hop(url: str, count: str, gap_s: str) -> dict[str, float]:
@@ -37,8 +39,7 @@ def hop(url: str, count: str, gap_s: str) -> dict[str, float]:
         for _ in range(int(count)):
             _, sent = line.blpop(["hop"], timeout=30)  # type: ignore[misc]
             waits.append(1000 * (time.time() - float(sent)))
-        waits.sort()
-        found = {"p50_ms": waits[len(waits) // 2], "p99_ms": waits[int(0.99 * len(waits))]}
+        found = {"p50_ms": quantile(waits, 0.5), "p99_ms": quantile(waits, 0.99)}
         os.write(writer, json.dumps(found).encode())
         os._exit(0)
     os.close(writer)
@@ -53,10 +54,11 @@ def hop(url: str, count: str, gap_s: str) -> dict[str, float]:
 
 
 def idle(wakes: str, seconds: str) -> dict[str, float]:
-    gap_s, began = 1 / float(wakes), _cpu_s()
+    process = psutil.Process()
+    gap_s, began = 1 / float(wakes), cpu_s(process)
     for _ in range(int(float(wakes) * float(seconds))):
         gevent.sleep(gap_s)
-    return {"cpu": 100 * (_cpu_s() - began) / float(seconds)}
+    return {"cpu": 100 * (cpu_s(process) - began) / float(seconds)}
 
 
 def io(seconds: str, times: str, workers: str) -> dict[str, float]:
@@ -84,16 +86,10 @@ def slow() -> dict[str, float]:
             for _ in range(2_000):
                 pass
             took.append(time.perf_counter() - began)
-        return sorted(took)[len(took) // 2]
+        return quantile(took, 0.5)
 
     warm = loop_us(0)
     return {"after_20_ms": loop_us(0.02) / warm, "after_500_ms": loop_us(0.5) / warm}
-
-
-def _cpu_s() -> float:
-    """As the benchmarks count it: what the kernel says, not in ticks of 10 ms."""
-    with open("/proc/self/schedstat") as file:
-        return int(file.read().split()[0]) / 1e9
 
 
 PARTS: dict[str, Any] = {"hop": hop, "idle": idle, "io": io, "slow": slow}

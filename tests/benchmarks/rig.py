@@ -60,20 +60,20 @@ class Rig:
 
     def call(self, code: str, python: str = sys.executable) -> Any:
         """Run code in a process of its own; the last line it prints, as JSON."""
-        done = subprocess.run(
-            [python, "-c", "import json, time\n" + code], env=self.env, cwd=self.folder,
-            stdout=subprocess.PIPE, text=True, check=True,
-        )
-        return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else None
+        return self._told_by([python, "-c", "import json, time\n" + code])
 
     def floor(self, part: str, *arguments: object) -> dict[str, float]:
         """What the machine itself allows: a part of ``floor.py``."""
-        done = subprocess.run(
-            [sys.executable, str(HERE / "floor.py"), part, *map(str, arguments)], env=self.env,
-            cwd=self.folder, stdout=subprocess.PIPE, text=True, check=True,
+        found: dict[str, float] = self._told_by(
+            [sys.executable, str(HERE / "floor.py"), part, *map(str, arguments)]
         )
-        found: dict[str, float] = json.loads(done.stdout)
         return found
+
+    def _told_by(self, command: Sequence[str]) -> Any:
+        done = subprocess.run(
+            command, env=self.env, cwd=self.folder, stdout=subprocess.PIPE, text=True, check=True
+        )
+        return json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else None
 
     @contextmanager
     def running(self, command: Sequence[str]) -> Iterator[psutil.Process]:
